@@ -1,0 +1,264 @@
+"""Give every failure its class, and say whether a policy retries it. Pure.
+
+Called by destinations (status codes, exceptions), by core.decide and by users: `error_category`,
+`classify_error` and `is_retriable` are public. Exceptions of other libraries are known by module and
+name, since this package imports none of them.
+"""
+
+import errno
+import json
+import re
+import socket
+import ssl
+from datetime import UTC, datetime, timedelta
+from email.utils import parsedate_to_datetime
+
+from redrive.core.outcome import RETRIED_BY_DEFAULT, TRANSIENT, Category, Failure, Steer
+from redrive.core.policy import MAX_DELAY_S, MAX_STATUS, Policy, StatusFamily
+from redrive.core.redact import redact_text
+from redrive.core.steer import GiveUp, RetryLater
+
+MAX_MESSAGE_CHARS = 2_000
+MAX_STACK_CHARS = 16_000
+MAX_GROUP_DEPTH = 8
+MAX_RETRY_AFTER_CHARS = 64
+MAX_RETRY_AFTER = timedelta(seconds=MAX_DELAY_S)
+
+_NETWORK_ERRNOS = frozenset(
+    {
+        errno.ECONNREFUSED,
+        errno.ECONNRESET,
+        errno.ECONNABORTED,
+        errno.EPIPE,
+        errno.EHOSTUNREACH,
+        errno.EHOSTDOWN,
+        errno.ENETUNREACH,
+        errno.ENETDOWN,
+        errno.ENETRESET,
+        errno.ENOTCONN,
+        errno.ESHUTDOWN,
+        errno.EADDRNOTAVAIL,
+    }
+)
+
+# The top-level package of a class and the names, anywhere in the ancestry of an exception, that mean network.
+_NETWORK_NAMES: dict[str, frozenset[str]] = {
+    "asyncpg": frozenset(
+        {
+            "PostgresConnectionError",
+            "CannotConnectNowError",
+            "TooManyConnectionsError",
+            "AdminShutdownError",
+            "CrashShutdownError",
+            "InterfaceError",
+        }
+    ),
+    "psycopg": frozenset({"OperationalError", "InterfaceError"}),
+    "psycopg2": frozenset({"OperationalError", "InterfaceError"}),
+    "sqlalchemy": frozenset({"OperationalError", "InterfaceError"}),
+    "redis": frozenset({"ConnectionError", "BusyLoadingError"}),
+    "aio_pika": frozenset({"AMQPConnectionError", "AMQPChannelError", "DeliveryError", "PublishError"}),
+    "aiormq": frozenset({"AMQPConnectionError", "AMQPChannelError", "DeliveryError", "PublishError"}),
+    "pika": frozenset({"AMQPConnectionError", "AMQPChannelError", "UnroutableError", "NackError"}),
+    "kombu": frozenset({"OperationalError"}),
+    "httpx": frozenset({"NetworkError", "RemoteProtocolError", "ProxyError"}),
+    "httpcore": frozenset({"NetworkError", "RemoteProtocolError", "ProxyError"}),
+    "requests": frozenset({"ConnectionError", "ChunkedEncodingError"}),
+    "urllib3": frozenset({"ProtocolError", "NewConnectionError", "MaxRetryError", "SSLError"}),
+    "aiohttp": frozenset({"ClientConnectionError", "ClientPayloadError"}),
+    "botocore": frozenset({"EndpointConnectionError", "ConnectionError", "HTTPClientError"}),
+    "http": frozenset({"RemoteDisconnected", "IncompleteRead", "BadStatusLine"}),
+}
+_TIMEOUT_PACKAGES = frozenset({"redis", "httpx", "httpcore", "requests", "urllib3", "aiohttp", "botocore"})
+_VALIDATION_NAMES = frozenset(
+    {"ValidationError", "DecodeError", "ContentTypeError", "UnsupportedMediaType", "InvalidJSONError"}
+)
+_CONFIGURATION_NAMES = frozenset(
+    {"ConfigurationError", "ImproperlyConfigured", "NoCredentialsError", "SettingsError", "NoRegionError"}
+)
+_SECONDS = re.compile(r"([+-]?)([0-9]+)(?:\.[0-9]*)?\Z")
+
+
+class ConfigurationError(Exception):
+    """Credentials or settings are missing or wrong: trying again changes nothing until a person acts."""
+
+
+def classify_status(status: int) -> Category | None:
+    """The class of an HTTP status; None for success."""
+    if 200 <= status <= 299:
+        return None
+    if status == 429:
+        return Category.RATE_LIMITED
+    if status in (408, 425) or 500 <= status <= MAX_STATUS:
+        return Category.SERVER_ERROR
+    if 300 <= status <= 499:
+        return Category.CLIENT_ERROR
+    return Category.UNKNOWN
+
+
+def error_category(e: BaseException) -> Category:
+    """The class of an exception. A status code it carries beats its type; causes are not followed."""
+    e = _single(e)
+    if isinstance(e, GiveUp):
+        return e.category or Category.UNKNOWN
+    status = _status_of(e)
+    by_status = None if status is None else classify_status(status)
+    return by_status or _category_by_type(e) or _category_by_name(e) or Category.UNKNOWN
+
+
+def classify_error(e: BaseException) -> str:
+    """Row E's name for the class: transient, client, validation, configuration or unknown."""
+    category = error_category(e)
+    if category in TRANSIENT:
+        return "transient"
+    return "client" if category is Category.CLIENT_ERROR else category.value
+
+
+def is_retriable(e: BaseException) -> bool:
+    """Whether the default classification tries again after this exception."""
+    match _steer_of(_single(e)):
+        case Steer.GIVE_UP:
+            return False
+        case Steer.RETRY:
+            return True
+        case None:
+            return error_category(e) in RETRIED_BY_DEFAULT
+
+
+def failure_of(e: BaseException, stack: str) -> Failure:
+    """What an exception from a handler means. Message and stack come out redacted and bounded."""
+    e = _single(e)
+    return Failure(
+        category=error_category(e),
+        message=redact_text(_text_of(e), MAX_MESSAGE_CHARS),
+        status_code=_status_of(e),
+        stack=redact_text(_tail(stack), MAX_STACK_CHARS),
+        retry_after=e.after if isinstance(e, RetryLater) else None,
+        steer=_steer_of(e),
+    )
+
+
+def retriable(policy: Policy, failure: Failure) -> bool:
+    """Whether the policy tries again: by the handler's wish, else status code, else its family, else class."""
+    if failure.steer is not None:
+        return failure.steer is Steer.RETRY
+    if failure.status_code is not None:
+        for rule in (failure.status_code, StatusFamily.of(failure.status_code)):
+            if rule in policy.retry:
+                return True
+            if rule in policy.fail:
+                return False
+    return failure.category in policy.retry  # a policy names every class
+
+
+def parse_retry_after(value: str, now: datetime) -> timedelta | None:
+    """A Retry-After header: seconds or a date. Garbage is None, the past is zero, ten years are cut."""
+    text = value.strip()
+    seconds = _SECONDS.match(text)
+    if seconds:
+        sign, digits = seconds.groups()
+        if sign == "-":
+            return timedelta(0)
+        digits = digits.lstrip("0")
+        # A number too long to be worth converting: int() refuses thousands of digits.
+        whole_s = int(digits or "0") if len(digits) <= 12 else int(MAX_DELAY_S)
+        return min(timedelta(seconds=whole_s), MAX_RETRY_AFTER)
+    if len(text) > MAX_RETRY_AFTER_CHARS or not text.isascii():
+        return None
+    try:
+        due = parsedate_to_datetime(text)
+        wait = _as_utc(due) - _as_utc(now)
+    except (ValueError, TypeError, IndexError, OverflowError):  # the parser's ways of saying "not a date"
+        return None
+    return min(max(wait, timedelta(0)), MAX_RETRY_AFTER)
+
+
+def _as_utc(moment: datetime) -> datetime:
+    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment
+
+
+def _single(e: BaseException) -> BaseException:
+    """The one member of a group (task groups wrap a lone failure), else the exception itself."""
+    for _ in range(MAX_GROUP_DEPTH):
+        if not isinstance(e, BaseExceptionGroup) or len(e.exceptions) != 1:
+            break
+        e = e.exceptions[0]
+    return e
+
+
+def _steer_of(e: BaseException) -> Steer | None:
+    if isinstance(e, GiveUp):
+        return Steer.GIVE_UP
+    return Steer.RETRY if isinstance(e, RetryLater) else None
+
+
+def _status_of(e: BaseException) -> int | None:
+    """The HTTP status of a failed response that the exception carries."""
+    holders = (e, _attribute(e, "response"))
+    for holder in holders:
+        for name in ("status_code", "status"):
+            status = _attribute(holder, name)
+            if isinstance(status, int) and not isinstance(status, bool) and 300 <= status <= MAX_STATUS:
+                return int(status)
+    return None
+
+
+def _attribute(holder: object, name: str) -> object:
+    try:
+        return getattr(holder, name, None)
+    except Exception:  # noqa: BLE001 (a property of a foreign exception may raise anything; then it says nothing)
+        return None
+
+
+def _category_by_type(e: BaseException, *, wrapped: bool = False) -> Category | None:
+    # Order matters: a failed certificate check is a ValueError too, a time-out an OSError, and requests'
+    # JSON error both a JSONDecodeError and an OSError.
+    if isinstance(e, TimeoutError):
+        return Category.TIMEOUT
+    if isinstance(e, ConnectionError | socket.gaierror | socket.herror | ssl.SSLError):
+        return Category.NETWORK
+    if isinstance(e, json.JSONDecodeError | UnicodeError):
+        return Category.VALIDATION
+    if isinstance(e, ConfigurationError):
+        return Category.CONFIGURATION
+    if isinstance(e, OSError):
+        if e.errno == errno.ETIMEDOUT:
+            return Category.TIMEOUT
+        if e.errno in _NETWORK_ERRNOS:
+            return Category.NETWORK
+        reason = None if wrapped else _attribute(e, "reason")  # urllib wraps what went wrong, once
+        return _category_by_type(reason, wrapped=True) if isinstance(reason, OSError) else None
+    return None
+
+
+def _category_by_name(e: BaseException) -> Category | None:
+    for cls in type(e).__mro__:
+        package = cls.__module__.partition(".")[0]
+        if package in _TIMEOUT_PACKAGES and cls.__name__.endswith(("Timeout", "TimeoutError", "TimeoutException")):
+            return Category.TIMEOUT
+        if cls.__name__ in _NETWORK_NAMES.get(package, ()):
+            return Category.NETWORK
+        if cls.__name__ in _CONFIGURATION_NAMES:
+            return Category.CONFIGURATION
+        if cls.__name__ in _VALIDATION_NAMES:
+            return Category.VALIDATION
+    # A bad UUID or number is a plain ValueError, a missing field a KeyError: the same input fails again.
+    return Category.VALIDATION if isinstance(e, ValueError | KeyError) else None
+
+
+def _text_of(e: BaseException) -> str:
+    try:
+        text = str(e)
+    except Exception:  # noqa: BLE001 (a foreign __str__ may raise anything; its class still names the error)
+        text = ""
+    name = type(e).__name__
+    if isinstance(e, KeyError):  # its text is the bare key
+        return f"{name}: {text}"
+    return text or name
+
+
+def _tail(stack: str) -> str:
+    """The end of a stack tells most; cut at a line, so that no value is parted from its key."""
+    if len(stack) <= MAX_STACK_CHARS:
+        return stack
+    return stack[-MAX_STACK_CHARS:].partition("\n")[2]

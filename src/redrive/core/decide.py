@@ -1,0 +1,91 @@
+"""Decide what happens to a task after a try. Pure: no clock, no I/O.
+
+Called by engine.worker and by sources that wait in their broker; applied by store.tasks.settle.
+"""
+
+from dataclasses import dataclass
+from datetime import timedelta
+from enum import StrEnum
+
+from redrive.core.classify import retriable
+from redrive.core.outcome import Category, Failure, Outcome, Success
+from redrive.core.policy import Policy, retry_delay
+
+
+class Reason(StrEnum):
+    """Why a task died."""
+
+    PERMANENT = "permanent"
+    EXHAUSTED = "exhausted"
+    EXPIRED = "expired"
+    SKIPPED = "skipped"
+
+
+@dataclass(frozen=True, slots=True)
+class Succeed:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class RetryIn:
+    delay: timedelta
+
+
+@dataclass(frozen=True, slots=True)
+class AwaitPerson:
+    """Nothing is scheduled: under a manual policy a person retries."""
+
+
+@dataclass(frozen=True, slots=True)
+class Die:
+    reason: Reason
+    category: Category
+
+
+Decision = Succeed | RetryIn | AwaitPerson | Die
+
+
+def decide(policy: Policy, outcome: Outcome, *, failures: int, age: timedelta, roll: float) -> Decision:
+    """What follows from an outcome.
+
+    `failures`: failed tries of this generation, this one included. `age`: time since the task was received.
+    """
+    match outcome:
+        case Success():
+            return Succeed()
+        case Failure():
+            return _after_failure(policy, outcome, failures=failures, age=age, roll=roll)
+
+
+def expired(policy: Policy, age: timedelta) -> bool:
+    """Whether a task of this age dies without another try."""
+    return policy.max_age_s is not None and age >= timedelta(seconds=policy.max_age_s)
+
+
+def announces(policy: Policy, death: Die) -> bool:
+    """Whether administrators are told of this death."""
+    return policy.notify and not (policy.quiet_permanent and death.reason is Reason.PERMANENT)
+
+
+def _after_failure(
+    policy: Policy, failure: Failure, *, failures: int, age: timedelta, roll: float
+) -> RetryIn | AwaitPerson | Die:
+    if failures < 1:
+        raise ValueError(f"failures includes this one, so it is 1 or more, not {failures}")
+    retries_made = failures - 1
+    if not retriable(policy, failure):
+        return Die(Reason.PERMANENT, failure.category)
+    if policy.max_retries is not None and retries_made >= policy.max_retries:
+        return Die(Reason.EXHAUSTED, failure.category)
+    if expired(policy, age):
+        return Die(Reason.EXPIRED, failure.category)
+    delay = retry_delay(policy, retries_made, roll)
+    if delay is None:
+        return AwaitPerson()
+    if failure.retry_after is not None:
+        longest = timedelta(seconds=policy.max_retry_after_s)
+        delay = max(delay, min(failure.retry_after, longest))
+    if policy.max_age_s is not None:
+        # A retry beyond the max age would never be made: it falls due when the task expires instead.
+        delay = min(delay, timedelta(seconds=policy.max_age_s) - age)
+    return RetryIn(delay)

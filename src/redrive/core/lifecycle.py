@@ -1,0 +1,154 @@
+"""The states of tasks, events and dead letters, what may follow what, and how they read elsewhere. Pure.
+
+The database's triggers hold the same transitions (a test compares them); api and web read the vocabulary.
+"""
+
+from collections.abc import Iterable
+from enum import StrEnum
+
+from redrive.core.decide import Reason
+
+
+class TaskState(StrEnum):
+    WAITING = "waiting"
+    LEASED = "leased"
+    HELD = "held"
+    SUCCEEDED = "succeeded"
+    DEAD = "dead"
+
+
+OPEN_STATES: frozenset[TaskState] = frozenset({TaskState.WAITING, TaskState.LEASED, TaskState.HELD})
+TERMINAL_STATES: frozenset[TaskState] = frozenset({TaskState.SUCCEEDED, TaskState.DEAD})
+
+# A redrive: only ever by a person or their script, audited, as a new generation.
+REDRIVE_TRANSITIONS: frozenset[tuple[TaskState, TaskState]] = frozenset(
+    {(TaskState.DEAD, TaskState.WAITING), (TaskState.DEAD, TaskState.HELD)}
+)
+# Nothing leaves `succeeded`. leased → leased is a lease that ran out and was taken over.
+TRANSITIONS: frozenset[tuple[TaskState, TaskState]] = REDRIVE_TRANSITIONS | {
+    (TaskState.WAITING, TaskState.LEASED),
+    (TaskState.WAITING, TaskState.HELD),
+    (TaskState.WAITING, TaskState.DEAD),
+    (TaskState.HELD, TaskState.WAITING),
+    (TaskState.HELD, TaskState.DEAD),
+    (TaskState.LEASED, TaskState.LEASED),
+    (TaskState.LEASED, TaskState.WAITING),
+    (TaskState.LEASED, TaskState.HELD),
+    (TaskState.LEASED, TaskState.SUCCEEDED),
+    (TaskState.LEASED, TaskState.DEAD),
+}
+
+
+class EventStatus(StrEnum):
+    RECEIVED = "received"
+    QUEUED = "queued"
+    DELIVERED = "delivered"
+    FAILED = "failed"
+
+
+EVENT_TRANSITIONS: frozenset[tuple[EventStatus, EventStatus]] = frozenset(
+    {
+        (EventStatus.RECEIVED, EventStatus.QUEUED),
+        (EventStatus.RECEIVED, EventStatus.DELIVERED),
+        (EventStatus.QUEUED, EventStatus.DELIVERED),
+        (EventStatus.QUEUED, EventStatus.FAILED),
+        (EventStatus.FAILED, EventStatus.QUEUED),
+    }
+)
+
+
+class DeadLetterState(StrEnum):
+    """What a person did with a dead letter. Deleted ones live on in the audit only."""
+
+    OPEN = "open"
+    REPLAYING = "replaying"
+    RESOLVED = "resolved"
+    IGNORED = "ignored"
+    DELETED = "deleted"
+
+
+CLOSED_STATES: frozenset[DeadLetterState] = frozenset({DeadLetterState.RESOLVED, DeadLetterState.IGNORED})
+
+DEAD_LETTER_TRANSITIONS: frozenset[tuple[DeadLetterState, DeadLetterState]] = frozenset(
+    {
+        (DeadLetterState.OPEN, DeadLetterState.REPLAYING),
+        (DeadLetterState.OPEN, DeadLetterState.RESOLVED),
+        (DeadLetterState.OPEN, DeadLetterState.IGNORED),
+        (DeadLetterState.OPEN, DeadLetterState.DELETED),
+        (DeadLetterState.REPLAYING, DeadLetterState.RESOLVED),
+        (DeadLetterState.REPLAYING, DeadLetterState.OPEN),
+        (DeadLetterState.RESOLVED, DeadLetterState.REPLAYING),
+        (DeadLetterState.RESOLVED, DeadLetterState.DELETED),
+        (DeadLetterState.IGNORED, DeadLetterState.REPLAYING),
+        (DeadLetterState.IGNORED, DeadLetterState.RESOLVED),
+        (DeadLetterState.IGNORED, DeadLetterState.DELETED),
+    }
+)
+
+
+def queue_status(state: TaskState, attempts: int) -> str | None:
+    """Row A's word in the retry queue and among the dead letters; None: not in either.
+
+    `attempts` counts tries that ended, here and below: a task in its first try has none. A task that has
+    not failed yet is not in the retry queue, held or not.
+    """
+    match state:
+        case TaskState.SUCCEEDED:
+            return "succeeded"
+        case TaskState.DEAD:
+            return "failed"
+        case TaskState.WAITING | TaskState.HELD:
+            return "pending" if attempts else None
+        case TaskState.LEASED:
+            return "in_progress" if attempts else None
+
+
+def relay_status(state: TaskState, reason: Reason | None) -> str:
+    """Row B's word for a webhook."""
+    match state:
+        case TaskState.SUCCEEDED:
+            return "delivered"
+        case TaskState.DEAD:
+            return "failed" if _why(reason) is Reason.PERMANENT else "dead_letter"
+        case TaskState.WAITING | TaskState.LEASED | TaskState.HELD:
+            return "pending"
+
+
+def event_status(task_states: Iterable[TaskState]) -> EventStatus:
+    """Row C's word for an event, from the states of its tasks."""
+    states = set(task_states)
+    if not states:
+        return EventStatus.RECEIVED
+    if states & OPEN_STATES:
+        return EventStatus.QUEUED
+    return EventStatus.FAILED if TaskState.DEAD in states else EventStatus.DELIVERED
+
+
+def step_status(state: TaskState, attempts: int, reason: Reason | None, closed: bool) -> str:
+    """Row D's word for a step. `closed`: a person resolved or ignored its dead letter without success."""
+    match state:
+        case TaskState.SUCCEEDED:
+            return "SUCCESS"
+        case TaskState.DEAD:
+            assert _why(reason)
+            return "FAILED" if closed else "DLQ"
+        case TaskState.WAITING | TaskState.HELD:
+            return "RETRYING" if attempts else "PENDING"
+        case TaskState.LEASED:
+            return "RUNNING"
+
+
+def retry_count(attempts: int) -> int:
+    """Retries made: 0 after the first failure, max_retries when exhausted."""
+    return max(attempts - 1, 0)
+
+
+def retry_attempts(failures: int, max_retries: int | None) -> int:
+    """Retries granted: 1 after the first failure, at most max_retries."""
+    return failures if max_retries is None else min(failures, max_retries)
+
+
+def _why(reason: Reason | None) -> Reason:
+    if reason is None:
+        raise ValueError("a dead task has a reason")
+    return reason

@@ -1,0 +1,169 @@
+"""What engine, store and destinations hand to each other, and the ports through which they meet. Pure.
+
+The engine asks a TaskStore for jobs, a Destination to carry each of them out, and the TaskStore again to settle
+what followed. Neither knows the other. Jobs and settlements pass by the ten thousand: named tuples, not dataclasses.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import NamedTuple, Protocol
+from uuid import UUID
+
+from redrive.core.decide import Decision
+from redrive.core.outcome import Outcome
+from redrive.core.policy import Policy
+
+HTTP_QUEUE = "http"
+HANDLER_QUEUE_PREFIX = "handler:"
+
+
+class Job(NamedTuple):
+    """A task under lease. The field order is that of the claim query."""
+
+    org_id: UUID
+    id: UUID
+    event_id: UUID
+    endpoint_id: UUID | None
+    policy_id: UUID
+    kind: str
+    queue: str
+    event_type: str
+    fence: int
+    attempts: int  # tries of this generation made before this one
+    generation: int
+    begun_at: datetime
+    timeout_s: float
+    lost: bool  # taken over from a worker that did not report
+    claimed_at: datetime
+    correlation_id: str | None
+    body: bytes
+    content_type: str
+
+
+class Exchange(NamedTuple):
+    """What went out and what came back, already redacted."""
+
+    url: str | None = None
+    request_headers: str | None = None  # JSON
+    status_code: int | None = None
+    response_headers: str | None = None  # JSON
+    response_body: bytes | None = None
+    truncated: bool = False
+
+
+NO_EXCHANGE = Exchange()
+
+
+class Try(NamedTuple):
+    """One try of a job, as its destination saw it."""
+
+    outcome: Outcome
+    exchange: Exchange = NO_EXCHANGE
+
+
+class Released(NamedTuple):
+    """The lease goes back and nothing is counted: no try was made, or it was broken off by a shutdown."""
+
+    why: str
+    possible_duplicate: bool = False
+
+
+class Settlement(NamedTuple):
+    """What follows for a job. `outcome` is None where no try was made."""
+
+    job: Job
+    outcome: Outcome | None
+    decision: Decision | Released
+    exchange: Exchange
+    took_s: float
+
+
+class Settled(NamedTuple):
+    """The store's answer to a settlement: whether the lease still held, and when the next try is due."""
+
+    settlement: Settlement
+    held_lease: bool
+    next_due_at: datetime | None
+
+
+class Floor(NamedTuple):
+    """Where a claim begins in a queue: behind the last row taken."""
+
+    due_at: datetime
+    task_id: UUID
+
+
+class Claim(NamedTuple):
+    jobs: list[Job]
+    now: datetime | None  # the database's time; None where nothing was due
+    held: int  # due, but put on hold instead: their endpoint is disabled
+    full: bool  # as many as asked for: there may be more
+    floors: Mapping[str, Floor]
+
+
+@dataclass(frozen=True, slots=True)
+class NextDue:
+    now: datetime
+    due_at: datetime | None
+
+
+class TaskStore(Protocol):
+    """The engine's view of the store."""
+
+    async def claim(
+        self,
+        *,
+        queues: Sequence[str],
+        floors: Mapping[str, Floor],
+        limit: int,
+        worker_id: UUID,
+        margin_s: float,
+    ) -> Claim: ...
+
+    async def next_due(self, queues: Sequence[str]) -> NextDue: ...
+
+    async def settle(self, settlements: Sequence[Settlement]) -> list[Settled]: ...
+
+    async def policies(self, keys: Sequence[tuple[UUID, UUID]]) -> dict[UUID, Policy]: ...
+
+    async def disable_endpoint(self, org_id: UUID, endpoint_id: UUID, reason: str) -> bool: ...
+
+
+class Destination(Protocol):
+    """Something that can carry out jobs of some queues."""
+
+    @property
+    def queues(self) -> Sequence[str]: ...
+
+    async def prepare(self, jobs: Sequence[Job]) -> None:
+        """Load what a batch needs, once for all of them."""
+        ...
+
+    async def attempt(self, job: Job, now: datetime) -> Try:
+        """Try the job within its time-out. What goes wrong is an outcome, not an exception."""
+        ...
+
+    async def aclose(self) -> None: ...
+
+
+class EndpointTerms(NamedTuple):
+    """What a delivery needs to know of its endpoint. Secrets inside: never log it."""
+
+    org_id: UUID
+    id: UUID
+    name: str
+    url: str
+    secrets: tuple[bytes, ...]
+    headers: tuple[tuple[str, str], ...]
+    ca_pem: str | None
+    deleted: bool
+
+    def __repr__(self) -> str:
+        return f"EndpointTerms(id={self.id}, name={self.name!r})"
+
+
+class EndpointBook(Protocol):
+    """Where a destination looks endpoints up."""
+
+    async def terms(self, keys: Sequence[tuple[UUID, UUID]]) -> list[EndpointTerms]: ...

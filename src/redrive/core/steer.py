@@ -1,0 +1,39 @@
+"""Exceptions that a handler raises to steer its task. Pure; public as redrive.GiveUp and redrive.RetryLater.
+
+Read by core.classify.failure_of; any other exception is classified by its kind.
+"""
+
+import math
+from datetime import timedelta
+
+from redrive.core.outcome import Category
+from redrive.core.policy import MAX_DELAY_S
+
+
+class GiveUp(Exception):
+    """Do not try this task again: it is a dead letter at once."""
+
+    def __init__(self, *args: object, category: Category | None = None) -> None:
+        super().__init__(*args)
+        self.category = category
+
+
+class RetryLater(Exception):
+    """Try this task again, whatever its policy thinks of the error, as long as retries are left.
+
+    `after` (seconds or a timedelta) is a floor for the next delay, cut to the policy's max_retry_after_s.
+    """
+
+    def __init__(self, *args: object, after: float | timedelta | None = None) -> None:
+        super().__init__(*args)
+        self.after = _bounded(after)
+
+
+def _bounded(after: float | timedelta | None) -> timedelta | None:
+    """A senseless delay must not turn the wish to retry into another exception, so it is bent into range."""
+    if after is None:
+        return None
+    seconds = after.total_seconds() if isinstance(after, timedelta) else after
+    if math.isnan(seconds):
+        return None
+    return timedelta(seconds=min(max(seconds, 0.0), MAX_DELAY_S))

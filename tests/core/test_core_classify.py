@@ -1,0 +1,243 @@
+"""Every exception and status has the class promised, and reading them never raises."""
+
+import asyncio
+import errno
+import json
+import socket
+import ssl
+import urllib.error
+from datetime import UTC, datetime, timedelta
+from uuid import UUID
+
+import asyncpg
+import msgspec
+import psycopg
+import pydantic
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from redrive.core.classify import (
+    MAX_MESSAGE_CHARS,
+    MAX_RETRY_AFTER,
+    MAX_STACK_CHARS,
+    ConfigurationError,
+    classify_error,
+    classify_status,
+    error_category,
+    failure_of,
+    is_retriable,
+    parse_retry_after,
+)
+from redrive.core.outcome import Category, Steer
+from redrive.core.steer import GiveUp, RetryLater
+
+NOW = datetime(2030, 1, 2, 3, 4, 5, tzinfo=UTC)
+
+
+class Refused(Exception):
+    def __init__(self, **facts: object) -> None:
+        super().__init__("refused")
+        self.__dict__.update(facts)
+
+
+class Transport(OSError):
+    """Subclasses of OSError keep their own type, whatever their errno."""
+
+
+class Spiteful(Exception):
+    @property
+    def response(self) -> object:
+        raise RuntimeError("not now")
+
+    def __str__(self) -> str:
+        raise RuntimeError("nor this")
+
+
+class Response:
+    def __init__(self, status_code: int) -> None:
+        self.status_code = status_code
+
+
+def foreign(module: str, name: str, base: type[Exception] = Exception) -> Exception:
+    """An exception of a library that is not installed here."""
+    cls: type[Exception] = type(name, (base,), {"__module__": module})
+    return cls("foreign")
+
+
+def raised(source: object) -> BaseException:
+    """What a call really raises."""
+    try:
+        assert callable(source)
+        source()
+    except Exception as e:  # noqa: BLE001 (whatever it is, is what the test is about)
+        return e
+    pytest.fail("nothing was raised")
+
+
+class Order(pydantic.BaseModel):
+    id: int
+
+
+class Item(msgspec.Struct):
+    id: int
+
+
+CASES: list[tuple[BaseException, str, str]] = [
+    (TimeoutError(), "timeout", "transient"),
+    (asyncio.TimeoutError(), "timeout", "transient"),  # noqa: UP041 (the name users know)
+    (OSError(errno.ETIMEDOUT, "slow"), "timeout", "transient"),
+    (Transport(errno.ETIMEDOUT, "slow"), "timeout", "transient"),
+    (Transport(errno.ECONNREFUSED, "refused"), "network", "transient"),
+    (Transport("odd"), "unknown", "unknown"),
+    (foreign("httpx", "ReadTimeout"), "timeout", "transient"),
+    (foreign("redis.exceptions", "TimeoutError"), "timeout", "transient"),
+    (ConnectionRefusedError(), "network", "transient"),
+    (BrokenPipeError(), "network", "transient"),
+    (socket.gaierror(-2, "unknown name"), "network", "transient"),
+    (ssl.SSLError("handshake"), "network", "transient"),
+    (ssl.SSLCertVerificationError("certificate"), "network", "transient"),
+    (OSError(errno.EHOSTUNREACH, "no route"), "network", "transient"),
+    (urllib.error.URLError(ConnectionRefusedError()), "network", "transient"),
+    (asyncpg.ConnectionDoesNotExistError(), "network", "transient"),
+    (asyncpg.InterfaceError("closed"), "network", "transient"),
+    (psycopg.OperationalError("down"), "network", "transient"),
+    (foreign("redis.exceptions", "ConnectionError"), "network", "transient"),
+    (foreign("aio_pika.exceptions", "DeliveryError"), "network", "transient"),
+    (raised(lambda: json.loads("{")), "validation", "validation"),
+    (raised(lambda: b"\xff".decode()), "validation", "validation"),
+    (raised(lambda: UUID("no")), "validation", "validation"),
+    (raised(lambda: {"id": 7}["field"]), "validation", "validation"),
+    (raised(lambda: Order.model_validate({"id": "x"})), "validation", "validation"),
+    (raised(lambda: msgspec.json.decode(b'{"id": "x"}', type=Item)), "validation", "validation"),
+    (foreign("aiohttp.client_exceptions", "ContentTypeError"), "validation", "validation"),
+    (ConfigurationError("no key"), "configuration", "configuration"),
+    (foreign("botocore.exceptions", "NoCredentialsError"), "configuration", "configuration"),
+    (Refused(status_code=404), "client_error", "client"),
+    (Refused(status=503), "server_error", "transient"),
+    (Refused(response=Response(429)), "rate_limited", "transient"),
+    (Refused(status_code=True), "unknown", "unknown"),
+    (Refused(status_code=200), "unknown", "unknown"),
+    (urllib.error.HTTPError("http://x", 500, "no", None, None), "server_error", "transient"),  # type: ignore[arg-type]
+    (Spiteful(), "unknown", "unknown"),
+    (RuntimeError("odd"), "unknown", "unknown"),
+    (FileNotFoundError(errno.ENOENT, "gone"), "unknown", "unknown"),
+    (asyncio.CancelledError(), "unknown", "unknown"),
+    (ExceptionGroup("one", [ExceptionGroup("inner", [TimeoutError()])]), "timeout", "transient"),
+    (ExceptionGroup("two", [TimeoutError(), TimeoutError()]), "unknown", "unknown"),
+    (GiveUp("enough"), "unknown", "unknown"),
+    (GiveUp("enough", category=Category.CONFIGURATION), "configuration", "configuration"),
+]
+
+
+@pytest.mark.parametrize(("error", "category", "row_e"), CASES, ids=lambda value: getattr(value, "__name__", None))
+def test_an_exception_has_its_class(error: BaseException, category: str, row_e: str) -> None:
+    assert error_category(error) == category
+    assert classify_error(error) == row_e
+
+
+def test_the_cause_of_an_exception_is_not_its_class() -> None:
+    error = RuntimeError("odd")
+    error.__cause__ = TimeoutError()
+    assert error_category(error) is Category.UNKNOWN
+
+
+def test_the_default_decides_what_is_retried() -> None:
+    assert is_retriable(TimeoutError())
+    assert is_retriable(RuntimeError())
+    assert is_retriable(RetryLater())
+    assert is_retriable(ExceptionGroup("one", [RetryLater()]))
+    assert not is_retriable(GiveUp())
+    assert not is_retriable(KeyError("id"))
+    assert not is_retriable(Refused(status_code=400))
+
+
+def test_every_status_has_its_class() -> None:
+    for status in range(100, 600):
+        found = classify_status(status)
+        if 200 <= status < 300:
+            assert found is None
+        elif status == 429:
+            assert found is Category.RATE_LIMITED
+        elif status >= 500 or status in (408, 425):
+            assert found is Category.SERVER_ERROR
+        elif status >= 300:
+            assert found is Category.CLIENT_ERROR
+        else:
+            assert found is Category.UNKNOWN
+    assert classify_status(0) is classify_status(999) is Category.UNKNOWN
+
+
+def test_a_handlers_wish_reaches_the_failure() -> None:
+    later = failure_of(RetryLater("busy", after=90), "")
+    assert (later.steer, later.retry_after, later.message) == (Steer.RETRY, timedelta(seconds=90), "busy")
+    never = failure_of(GiveUp("closed account", category=Category.CLIENT_ERROR), "")
+    assert (never.steer, never.category) == (Steer.GIVE_UP, Category.CLIENT_ERROR)
+    grouped = failure_of(ExceptionGroup("one", [RetryLater("busy", after=timedelta(minutes=2))]), "")
+    assert grouped.retry_after == timedelta(minutes=2)
+
+
+@pytest.mark.parametrize(
+    ("after", "seconds"),
+    [(None, None), (float("nan"), None), (-5, 0), (float("inf"), 30 * 86400), (timedelta(days=999), 30 * 86400)],
+)
+def test_a_senseless_delay_is_bent_into_range(after: float | timedelta | None, seconds: float | None) -> None:
+    found = RetryLater(after=after).after
+    assert (None if found is None else found.total_seconds()) == seconds
+
+
+def test_a_failure_carries_status_message_and_stack() -> None:
+    failure = failure_of(Refused(status_code=503), "Traceback …")
+    assert (failure.status_code, failure.message, failure.stack) == (503, "refused", "Traceback …")
+    assert failure.steer is None
+    assert failure_of(RuntimeError(), "").message == "RuntimeError"
+    assert failure_of(KeyError("id"), "").message == "KeyError: 'id'"
+    assert failure_of(Spiteful(), "").message == "Spiteful"
+
+
+def test_a_failure_is_redacted_storable_and_bounded() -> None:
+    failure = failure_of(RuntimeError("password=hunter2\x00\ud800" + "x" * 10_000), "token=abc123\n" * 10_000)
+    assert failure.stack is not None
+    assert "hunter2" not in failure.message
+    assert "abc123" not in failure.stack
+    assert len(failure.message) <= MAX_MESSAGE_CHARS
+    assert len(failure.stack) <= MAX_STACK_CHARS
+    assert "\x00" not in failure.message
+    failure.message.encode()
+
+
+@pytest.mark.parametrize(
+    ("value", "seconds"),
+    [
+        ("0", 0),
+        ("120", 120),
+        (" 120 ", 120),
+        ("1.5", 1),
+        ("-5", 0),
+        ("315360000", MAX_RETRY_AFTER.total_seconds()),
+        ("9" * 5000, MAX_RETRY_AFTER.total_seconds()),
+        ("0" * 5000 + "7", 7),
+        ("Wed, 02 Jan 2030 03:05:05 GMT", 60),
+        ("Wednesday, 02-Jan-30 03:05:05 GMT", 60),
+        ("Tue, 01 Jan 2030 00:00:00 GMT", 0),
+        ("Sun, 01 Jan 2040 00:00:00 GMT", MAX_RETRY_AFTER.total_seconds()),
+        ("", None),
+        ("soon", None),
+        ("1e999", None),
+        ("NaN", None),
+        ("١٢٣", None),
+        ("Wed, 99 Jan 2030 03:05:05 GMT", None),
+        ("Wed, 02 Jan 99999 03:05:05 GMT", None),
+    ],
+)
+def test_retry_after_is_seconds_or_a_date(value: str, seconds: float | None) -> None:
+    found = parse_retry_after(value, NOW)
+    assert (None if found is None else found.total_seconds()) == seconds
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.text(max_size=80) | st.from_regex(r"[A-Za-z]{3}, [0-9]{1,3} [A-Za-z]{3} -?[0-9]{1,6} [0-9:+-]{1,12}"))
+def test_retry_after_never_raises_and_stays_in_range(value: str) -> None:
+    for now in (NOW, NOW.replace(tzinfo=None)):
+        found = parse_retry_after(value, now)
+        assert found is None or timedelta(0) <= found <= MAX_RETRY_AFTER
