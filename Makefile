@@ -1,0 +1,33 @@
+# What a person needs: `make serve` and `make test`. Everything is installed into .venv on first use.
+
+VENV    := .venv
+BIN     := $(VENV)/bin
+STAMP   := $(VENV)/.installed
+ARGS    ?=
+
+.PHONY: serve test check bench install clean
+
+serve: install
+	@exec $(BIN)/redrive serve $(ARGS)
+
+test: check
+	@exec $(BIN)/pytest $(ARGS)
+
+check: install
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: install
+	@exec $(BIN)/python -m bench.run $(ARGS)
+
+install: $(STAMP)
+
+$(STAMP): pyproject.toml $(wildcard uv.lock) scripts/install.sh
+	@scripts/install.sh $(VENV)
+	@touch $@
+
+clean:
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage htmlcov dist build
+	find src tests bench -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,268 @@
+"""Every setting of Redrive, where it may come from, and what it may be.
+
+Flags win over REDRIVE_* in the environment, those over the file redrive.toml, that over the defaults. Reads
+the environment and the file when `load_settings` is called, never at import. Called by the command line;
+the documentation of the settings is checked against the descriptions here.
+"""
+
+import os
+import tomllib
+from ipaddress import IPv4Network, IPv6Network, ip_network
+from math import isfinite
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, ValidationError
+from pydantic.config import JsonDict
+from pydantic.fields import FieldInfo
+from pydantic_settings import (
+    BaseSettings,
+    EnvSettingsSource,
+    InitSettingsSource,
+    NoDecode,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+)
+
+ENV_PREFIX = "REDRIVE_"
+CONFIG_VARIABLE = "REDRIVE_CONFIG"
+CONFIG_FILE = "redrive.toml"
+# Names that the systems before Redrive used; with the prefix they win over these.
+UNPREFIXED = ("max_retries", "retry_delays", "max_retry_attempts", "service_version", "log_level")
+MAX_WORKERS = 64
+MAX_CONCURRENCY = 10_000
+MAX_RETRIES = 1_000
+MAX_DELAYS = 100
+MAX_DELAY_S = 30 * 24 * 3600.0
+MAX_SHOWN_VALUE_CHARS = 100
+MIN_KEY_CHARS = 16
+
+Network = IPv4Network | IPv6Network
+
+
+class SettingsError(Exception):
+    """A setting cannot be used. The message names each one, its value (unless secret) and what is allowed."""
+
+
+def default_data_dir() -> Path:
+    """/var/lib/redrive for root, whose home is closed to PostgreSQL's own user; else the XDG data folder."""
+    if os.geteuid() == 0:
+        return Path("/var/lib/redrive")
+    base = os.environ.get("XDG_DATA_HOME", "")
+    return (Path(base) if base.startswith("/") else Path.home() / ".local" / "share") / "redrive"
+
+
+def _split(value: object) -> object:
+    return [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
+
+
+def _networks(value: object) -> object:
+    parts = _split(value)
+    # As text: ip_network would take the number 5 for an address.
+    return [ip_network(str(part)) for part in parts] if isinstance(parts, list) else parts
+
+
+def _delays(value: tuple[float, ...] | None) -> tuple[float, ...] | None:
+    if value is not None and not all(isfinite(s) and 0 <= s <= MAX_DELAY_S for s in value):
+        raise ValueError("a delay is out of range")
+    return value
+
+
+def _absolute(path: Path) -> Path:
+    return path.expanduser().absolute()
+
+
+def _lower(value: object) -> object:
+    return value.lower() if isinstance(value, str) else value
+
+
+def _level(value: object) -> object:
+    return "warning" if _lower(value) == "warn" else _lower(value)
+
+
+def _database_url(value: str | None) -> str | None:
+    if value is not None and not value.startswith(("postgresql://", "postgres://")):
+        raise ValueError("not a PostgreSQL URL")
+    return value
+
+
+def _long_enough(value: SecretStr | None) -> SecretStr | None:
+    if value is not None and len(value.get_secret_value()) < MIN_KEY_CHARS:
+        raise ValueError("too short")
+    return value
+
+
+def _setting(default: Any, description: str, allowed: str, *, secret: bool = False, **limits: Any) -> Any:
+    extra: JsonDict = {"allowed": allowed, "secret": secret}
+    return Field(default, description=description, json_schema_extra=extra, repr=not secret, **limits)
+
+
+class Settings(BaseSettings):
+    """Immutable once loaded; get one from `load_settings`."""
+
+    model_config = SettingsConfigDict(
+        env_prefix=ENV_PREFIX, env_ignore_empty=True, extra="forbid", frozen=True, hide_input_in_errors=True
+    )
+
+    host: str = _setting(
+        "127.0.0.1", "Address that the API and the UI listen on.", "an address or host name", min_length=1
+    )
+    port: int = _setting(
+        8787,
+        "Port that the API and the UI listen on; 0 takes a free one.",
+        "a whole number from 0 to 65535",
+        ge=0,
+        le=65535,
+    )
+    data_dir: Annotated[Path, AfterValidator(_absolute)] = Field(
+        default_factory=default_data_dir,
+        description="Folder of the embedded PostgreSQL and of generated keys. By default /var/lib/redrive for"
+        " root, else redrive in the XDG data folder.",
+        json_schema_extra={"allowed": "a path", "secret": False},
+    )
+    database_url: Annotated[str | None, AfterValidator(_database_url)] = _setting(
+        None,
+        "PostgreSQL (15 or newer) to use instead of the embedded one.",
+        "a URL that begins with postgresql://",
+        secret=True,
+    )
+    workers: int = _setting(
+        1,
+        "Worker processes that `serve` runs beside the API.",
+        f"a whole number from 0 to {MAX_WORKERS}",
+        ge=0,
+        le=MAX_WORKERS,
+    )
+    concurrency: int = _setting(
+        500,
+        "Deliveries in flight at once, per worker process.",
+        f"a whole number from 1 to {MAX_CONCURRENCY}",
+        ge=1,
+        le=MAX_CONCURRENCY,
+    )
+    lease_margin_s: float = _setting(
+        15.0,
+        "Seconds that a worker's lease on a task outlasts the time-out of its try.",
+        "a number of seconds from 1 to 300",
+        ge=1,
+        le=300,
+    )
+    allow_networks: Annotated[tuple[Network, ...], NoDecode, BeforeValidator(_networks)] = _setting(
+        (),
+        "Networks that deliveries may reach although they are private, separated by commas.",
+        'networks in CIDR form without host bits, like "127.0.0.0/8,10.1.0.0/16"',
+    )
+    admin_key: SecretStr | None = _setting(
+        None,
+        "API key that is made sure to exist, at start-up, as an OWNER key of the org `default`.",
+        "any text",
+        secret=True,
+    )
+    secret_key: Annotated[SecretStr | None, AfterValidator(_long_enough)] = _setting(
+        None,
+        "Key that encrypts endpoint secrets at rest. When unset, one is made in the data folder.",
+        f"at least {MIN_KEY_CHARS} characters",
+        secret=True,
+    )
+    log_format: Annotated[Literal["json", "console"], BeforeValidator(_lower)] = _setting(
+        "json", "How log lines look.", '"json" or "console"'
+    )
+    log_level: Annotated[Literal["debug", "info", "warning", "error", "critical"], BeforeValidator(_level)] = _setting(
+        "info",
+        "The least severe log lines that are written.",
+        '"debug", "info", "warning", "error" or "critical"',
+    )
+    max_retries: int | None = _setting(
+        None,
+        "Retries of the policy preset `transformer`; 3 when unset.",
+        f"a whole number from 0 to {MAX_RETRIES}",
+        ge=0,
+        le=MAX_RETRIES,
+    )
+    retry_delays: Annotated[tuple[float, ...] | None, NoDecode, BeforeValidator(_split), AfterValidator(_delays)] = (
+        _setting(
+            None,
+            "Delays of the policy preset `triggers` in seconds, separated by commas; 60,300,900 when unset.",
+            f'1 to {MAX_DELAYS} numbers of seconds from 0 to {MAX_DELAY_S:.0f}, like "60,300,900"',
+            min_length=1,
+            max_length=MAX_DELAYS,
+        )
+    )
+    max_retry_attempts: int | None = _setting(
+        None,
+        "Retries of the policy preset `triggers`; 3 when unset.",
+        f"a whole number from 0 to {MAX_RETRIES}",
+        ge=0,
+        le=MAX_RETRIES,
+    )
+    service_version: str = _setting(
+        "1.0.0",
+        "Version that this service gives of itself in dead letters of a broker.",
+        "1 to 100 characters",
+        min_length=1,
+        max_length=100,
+    )
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        file = InitSettingsSource(settings_cls, init_kwargs=_read_file())
+        return init_settings, env_settings, _UnprefixedSource(settings_cls, env_prefix=""), file
+
+
+class _UnprefixedSource(EnvSettingsSource):
+    """The environment without the prefix, for the few names that are known that way."""
+
+    def __call__(self) -> dict[str, Any]:
+        return {name: value for name, value in super().__call__().items() if name in UNPREFIXED}
+
+    def get_field_value(self, field: FieldInfo, field_name: str) -> tuple[Any, str, bool]:
+        if field_name not in UNPREFIXED:  # HOST, PORT and the like are other programs' business
+            return None, field_name, False
+        return super().get_field_value(field, field_name)
+
+
+def load_settings(**flags: Any) -> Settings:
+    """Settings from all sources; flags that are None were not given."""
+    try:
+        return Settings(**{name: value for name, value in flags.items() if value is not None})
+    except ValidationError as problem:
+        # One line per setting: a list with three bad members is one mistake to a person.
+        lines = {error["loc"][0]: _explain(error) for error in reversed(problem.errors(include_url=False))}
+        raise SettingsError("\n".join(reversed(lines.values()))) from None
+
+
+def _read_file() -> dict[str, Any]:
+    named = os.environ.get(CONFIG_VARIABLE)
+    path = Path(named or CONFIG_FILE)
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        if named:
+            raise SettingsError(f"{CONFIG_VARIABLE} names {path}, but there is no such file.") from None
+        return {}
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as problem:
+        raise SettingsError(f"The settings file {path} cannot be read: {problem}.") from problem
+
+
+def _explain(error: Any) -> str:
+    name = str(error["loc"][0])
+    field = Settings.model_fields.get(name)
+    if field is None:
+        return f"There is no setting {name}. Known are: {', '.join(sorted(Settings.model_fields))}."
+    extra = field.json_schema_extra
+    assert isinstance(extra, dict)
+    said = "its value (not shown)" if extra["secret"] else _shown(error["input"])
+    variable = f"{ENV_PREFIX}{name.upper()}" + (f" or {name.upper()}" if name in UNPREFIXED else "")
+    return f"Setting {name} ({variable}): {said} cannot be used; allowed is {extra['allowed']}."
+
+
+def _shown(value: object) -> str:
+    text = str(value)
+    return f'"{text[:MAX_SHOWN_VALUE_CHARS]}{"…" if len(text) > MAX_SHOWN_VALUE_CHARS else ""}"'

@@ -1,0 +1,122 @@
+"""Fixtures that every test may use: a real PostgreSQL for the session, a fresh database for each test.
+
+Data folders lie directly below /tmp, not in pytest's own folders: those are closed to other accounts, and as
+root PostgreSQL runs under one of its own.
+"""
+
+import asyncio
+import itertools
+import shutil
+import tempfile
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import asyncpg
+import pytest
+import pytest_asyncio
+
+from redrive.store.embedded import EmbeddedPostgres
+from redrive.store.migrate import migrate
+
+# For tests of behaviour. Tests about durability start a server of their own, with the settings as shipped.
+FAST_SETTINGS = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off", "max_connections": "200"}
+TEMPLATE = "redrive_template"
+_numbers = itertools.count(1)
+
+Eventually = Callable[..., Awaitable[None]]
+
+
+@pytest.fixture(scope="session")
+def session_dir() -> Iterator[Path]:
+    yield from _short_folder()
+
+
+@pytest.fixture
+def data_dir() -> Iterator[Path]:
+    """A short path that PostgreSQL's own account can reach."""
+    yield from _short_folder()
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def postgres(session_dir: Path) -> AsyncIterator[EmbeddedPostgres]:
+    """One server for the whole session; quick, not durable."""
+    server = await EmbeddedPostgres.start(session_dir, settings=FAST_SETTINGS)
+    yield server
+    await server.stop()
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def template_database(postgres: EmbeddedPostgres) -> str:
+    """A migrated database that nobody is connected to, to copy from."""
+    await _create_database(postgres, TEMPLATE, "template1")
+    conn = await asyncpg.connect(database_of(postgres.url, TEMPLATE))
+    try:
+        await migrate(conn)
+    finally:
+        await conn.close()
+    return TEMPLATE
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def database_url(postgres: EmbeddedPostgres, template_database: str) -> AsyncIterator[str]:
+    """A migrated database of this test's own."""
+    async with _database(postgres, template_database) as url:
+        yield url
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def empty_database_url(postgres: EmbeddedPostgres) -> AsyncIterator[str]:
+    """A database of this test's own without any schema."""
+    async with _database(postgres, "template1") as url:
+        yield url
+
+
+@pytest.fixture
+def eventually() -> Eventually:
+    """Wait for a condition with a bound: `await eventually(lambda: done(), within_s=5)`."""
+
+    async def wait(condition: Callable[[], bool], *, within_s: float = 10.0) -> None:
+        async with asyncio.timeout(within_s):
+            while not condition():
+                await asyncio.sleep(0.02)
+
+    return wait
+
+
+def database_of(url: str, name: str) -> str:
+    """The same server's URL for another database."""
+    return url.replace("/redrive?", f"/{name}?")
+
+
+@asynccontextmanager
+async def _database(postgres: EmbeddedPostgres, template: str) -> AsyncIterator[str]:
+    name = f"test_{next(_numbers)}"
+    await _create_database(postgres, name, template)
+    yield database_of(postgres.url, name)
+    await _as_superuser(postgres, f"DROP DATABASE {name} WITH (FORCE)")
+
+
+async def _create_database(postgres: EmbeddedPostgres, name: str, template: str) -> None:
+    # Settings of a database are not copied with it.
+    await _as_superuser(
+        postgres,
+        f"CREATE DATABASE {name} TEMPLATE {template} OWNER redrive",
+        f"ALTER DATABASE {name} SET search_path = redrive, public",
+    )
+
+
+async def _as_superuser(postgres: EmbeddedPostgres, *statements: str) -> None:
+    conn = await asyncpg.connect(postgres.superuser_url)
+    try:
+        for statement in statements:
+            await conn.execute(statement)
+    finally:
+        await conn.close()
+
+
+def _short_folder() -> Iterator[Path]:
+    path = Path(tempfile.mkdtemp(prefix="rd-", dir="/tmp"))
+    path.chmod(0o755)
+    yield path
+    shutil.rmtree(path)

@@ -1,0 +1,127 @@
+"""Migrations: applied once, in order, by any number of processes, and never against a schema unknown to us."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import asyncpg
+import pytest
+import pytest_asyncio
+
+from redrive.store.migrate import (
+    MigrationChanged,
+    MigrationError,
+    SchemaTooNew,
+    load_migrations,
+    migrate,
+    schema_version,
+)
+
+FIRST = "CREATE TABLE thing (id int);"
+SECOND = "ALTER TABLE thing ADD name text; INSERT INTO thing VALUES (1, 'one');"
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def conn(empty_database_url: str) -> AsyncIterator[asyncpg.Connection]:
+    connection = await asyncpg.connect(empty_database_url)
+    yield connection
+    await connection.close()
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "0001_thing.sql").write_text(FIRST)
+    (tmp_path / "0002_name.sql").write_text(SECOND)
+    return tmp_path
+
+
+async def test_a_new_database_is_at_version_0(conn: asyncpg.Connection) -> None:
+    assert await schema_version(conn) == 0
+
+
+async def test_each_migration_is_applied_once_in_order(conn: asyncpg.Connection, folder: Path) -> None:
+    applied = await migrate(conn, folder=folder)
+    assert [m.title for m in applied] == ["0001_thing", "0002_name"]
+    assert await migrate(conn, folder=folder) == []
+    assert await schema_version(conn) == 2
+    assert await conn.fetchval("SELECT count(*) FROM redrive.thing") == 1
+
+
+async def test_a_target_stops_on_the_way_and_there_is_no_way_back(conn: asyncpg.Connection, folder: Path) -> None:
+    assert [m.version for m in await migrate(conn, 1, folder=folder)] == [1]
+    assert [m.version for m in await migrate(conn, folder=folder)] == [2]
+    with pytest.raises(MigrationError, match="no way back to 1"):
+        await migrate(conn, 1, folder=folder)
+    with pytest.raises(MigrationError, match="no schema 3: this Redrive knows 1 to 2"):
+        await migrate(conn, 3, folder=folder)
+
+
+async def test_migrators_at_the_same_time_all_succeed_and_share_the_work(empty_database_url: str, folder: Path) -> None:
+    connections = [await asyncpg.connect(empty_database_url) for _ in range(4)]
+    try:
+        answers = await asyncio.gather(*(migrate(c, folder=folder) for c in connections))
+        assert sorted(m.version for applied in answers for m in applied) == [1, 2]
+        assert {await schema_version(c) for c in connections} == {2}
+    finally:
+        for connection in connections:
+            await connection.close()
+
+
+async def test_a_failed_migration_leaves_nothing_behind_and_says_which(conn: asyncpg.Connection, folder: Path) -> None:
+    broken = folder / "0003_broken.sql"
+    broken.write_text("CREATE TABLE half (id int); SELECT 1 / 0;")
+    with pytest.raises(MigrationError, match=r"0003_broken failed .* division by zero.* at schema 2"):
+        await migrate(conn, folder=folder)
+    assert await schema_version(conn) == 2
+    assert await conn.fetchval("SELECT to_regclass('redrive.half')") is None
+    broken.write_text("CREATE TABLE whole (id int);")
+    assert [m.version for m in await migrate(conn, folder=folder)] == [3]
+
+
+async def test_a_database_of_a_newer_redrive_is_refused(conn: asyncpg.Connection, folder: Path) -> None:
+    await migrate(conn, folder=folder)
+    (folder / "0002_name.sql").unlink()
+    with pytest.raises(SchemaTooNew, match=r"at schema 2, this Redrive knows up to 1: upgrade Redrive"):
+        await migrate(conn, folder=folder)
+
+
+async def test_a_changed_migration_is_named(conn: asyncpg.Connection, folder: Path) -> None:
+    await migrate(conn, folder=folder)
+    (folder / "0001_thing.sql").write_text(FIRST + " -- harmless?")
+    with pytest.raises(MigrationChanged, match="0001_thing was changed after"):
+        await migrate(conn, folder=folder)
+
+
+async def test_line_ends_of_another_system_are_no_change(conn: asyncpg.Connection, folder: Path) -> None:
+    (folder / "0001_thing.sql").write_bytes(b"CREATE TABLE thing\n(id int);\n")
+    await migrate(conn, folder=folder)
+    (folder / "0001_thing.sql").write_bytes(b"CREATE TABLE thing\r\n(id int);\r\n")
+    assert await migrate(conn, folder=folder) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "complaint"),
+    [
+        ("0004_gap.sql", "0004_gap should have version 0003"),
+        ("0002_again.sql", "0002_name should have version 0003"),
+        ("third.sql", "third.sql is no name for a migration"),
+    ],
+)
+def test_file_names_must_make_a_sequence(folder: Path, name: str, complaint: str) -> None:
+    (folder / name).write_text("SELECT 1;")
+    with pytest.raises(MigrationError, match=complaint):
+        load_migrations(folder)
+
+
+def test_an_installation_without_migrations_says_so(tmp_path: Path) -> None:
+    with pytest.raises(MigrationError, match="missing from this installation"):
+        load_migrations(tmp_path / "nowhere")
+
+
+async def test_our_own_migrations_bring_a_database_to_the_newest_schema(database_url: str) -> None:
+    connection = await asyncpg.connect(database_url)
+    try:
+        assert await schema_version(connection) == len(load_migrations())
+        assert await migrate(connection) == []
+    finally:
+        await connection.close()
