@@ -1,0 +1,204 @@
+"""Puts Redrive together: the only module that knows everyone. Used by the command line and by tests.
+
+prepare_database   migrations, the default org with its presets, the first key
+open_stores        connections for a process
+run_api            the API's process
+run_worker         a worker's process
+"""
+
+import asyncio
+import contextlib
+import random
+import socket
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from uuid import UUID
+
+import asyncpg
+import structlog
+import uvicorn
+
+from redrive.api.server import ApiContext, create_app
+from redrive.core.address import AddressRules
+from redrive.core.ports import Destination
+from redrive.core.presets import PresetOverrides, presets
+from redrive.destinations.client import Client
+from redrive.destinations.http import HttpDestination
+from redrive.destinations.python import Handler, HandlerDestination
+from redrive.engine.worker import Worker
+from redrive.settings import Settings
+from redrive.store import keys, orgs
+from redrive.store.clock import Clock, DatabaseClock
+from redrive.store.db import Database
+from redrive.store.endpoints import EndpointTermsBook
+from redrive.store.listen import listen
+from redrive.store.migrate import Migration, migrate
+from redrive.store.orgs import DEFAULT_ORG, new_id
+from redrive.store.seal import Sealer
+from redrive.store.tasks import Tasks
+from redrive.version import __version__
+
+SEAL_FILE = "secret.key"
+API_STOP_S = 5
+MAX_PER_ORIGIN = 200
+
+log = structlog.get_logger("redrive.app")
+
+
+@dataclass(frozen=True, slots=True)
+class Stores:
+    """A process's ways to the database: as the engine, and as one org at a time."""
+
+    engine: Database
+    app: Database
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    org_id: UUID
+    first_key: str | None  # made because the org had none; shown once
+    migrations: list[Migration]
+
+
+def sealer_of(settings: Settings) -> Sealer:
+    if settings.secret_key is not None:
+        return Sealer.from_passphrase(settings.secret_key.get_secret_value())
+    settings.data_dir.mkdir(parents=True, exist_ok=True)
+    return Sealer.from_file(Path(settings.data_dir) / SEAL_FILE)
+
+
+@asynccontextmanager
+async def open_stores(url: str, *, size: int = 10, name: str = "redrive") -> AsyncIterator[Stores]:
+    engine = await Database.open(url, role="redrive_engine", size=size, name=name)
+    try:
+        app = await Database.open(url, role="redrive_app", size=size, name=name)
+        try:
+            yield Stores(engine, app)
+        finally:
+            await app.close()
+    finally:
+        await engine.close()
+
+
+async def migrate_database(url: str) -> list[Migration]:
+    connection = await asyncpg.connect(url)
+    try:
+        return await migrate(connection)
+    finally:
+        await connection.close()
+
+
+async def prepare_database(settings: Settings, url: str) -> Prepared:
+    """Bring a database up to date and see to it that somebody can use it."""
+    migrations = await migrate_database(url)
+    overrides = PresetOverrides(
+        max_retries=settings.max_retries,
+        retry_delays_s=settings.retry_delays,
+        max_retry_attempts=settings.max_retry_attempts,
+    )
+    overridden = {"transformer"} if settings.max_retries is not None else set()
+    if settings.retry_delays is not None or settings.max_retry_attempts is not None:
+        overridden.add("triggers")
+    engine = await Database.open(url, role="redrive_engine", size=1)
+    try:
+        await orgs.prove_seal(engine, sealer_of(settings))
+        org_id = await orgs.ensure_org(engine, DEFAULT_ORG, presets(overrides), overridden=frozenset(overridden))
+        first_key = None
+        if settings.admin_key is not None:
+            key = settings.admin_key.get_secret_value()
+            await keys.store_key(engine, org_id, key, name="admin key of the settings", role="OWNER")
+        elif not await keys.has_keys(engine, org_id):
+            first_key = keys.new_key()
+            await keys.store_key(engine, org_id, first_key, name="first key", role="OWNER")
+    finally:
+        await engine.close()
+    return Prepared(org_id, first_key, migrations)
+
+
+async def run_api(settings: Settings, url: str, stop: asyncio.Event, *, listener: socket.socket) -> None:
+    """Serve the API on a bound socket until `stop`."""
+    async with open_stores(url, name="redrive-api") as stores:
+        context = ApiContext(
+            engine_db=stores.engine,
+            app_db=stores.app,
+            sealer=sealer_of(settings),
+            clock=DatabaseClock(),
+            rules=AddressRules(settings.allow_networks),
+            version=__version__,
+        )
+        config = uvicorn.Config(
+            create_app(context),
+            http="httptools",
+            ws="none",
+            access_log=False,
+            log_config=None,
+            server_header=False,
+            timeout_graceful_shutdown=API_STOP_S,
+            timeout_keep_alive=75,
+        )
+        server = _Server(config)
+        serving = asyncio.create_task(server.serve(sockets=[listener]))
+        stopped = asyncio.create_task(stop.wait())
+        await asyncio.wait({serving, stopped}, return_when=asyncio.FIRST_COMPLETED)
+        stopped.cancel()
+        server.should_exit = True
+        await serving
+
+
+class _Server(uvicorn.Server):
+    """uvicorn, but for the signals: those are the process's own business."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+@asynccontextmanager
+async def open_worker(
+    settings: Settings,
+    stores: Stores,
+    *,
+    handlers: Mapping[str, Handler] | None = None,
+    clock: Clock | None = None,
+    dice: Callable[[], float] = random.random,
+    webhooks: bool = True,
+) -> AsyncIterator[Worker]:
+    """A worker with its destinations, which are closed behind it."""
+    client = Client(
+        rules=AddressRules(settings.allow_networks),
+        max_connections=settings.concurrency * 2,
+        max_per_origin=min(MAX_PER_ORIGIN, settings.concurrency),
+    )
+    http = HttpDestination(client, EndpointTermsBook(stores.engine, sealer_of(settings)), version=__version__)
+    python = HandlerDestination(handlers or {})
+    destinations: list[Destination] = [*([http] if webhooks else []), *([python] if handlers else [])]
+    try:
+        yield Worker(
+            Tasks(stores.engine, clock or DatabaseClock()),
+            destinations,
+            worker_id=new_id(),
+            concurrency=settings.concurrency,
+            margin_s=settings.lease_margin_s,
+            dice=dice,
+        )
+    finally:
+        for destination in (http, python):
+            await destination.aclose()
+
+
+async def run_worker(
+    settings: Settings, url: str, stop: asyncio.Event, *, handlers: Mapping[str, Handler] | None = None
+) -> None:
+    """Work until `stop`, then drain."""
+    async with (
+        open_stores(url, size=6, name="redrive-worker") as stores,
+        open_worker(settings, stores, handlers=handlers) as worker,
+    ):
+        listening = asyncio.create_task(listen(url, worker.wake))
+        try:
+            await worker.run(stop)
+        finally:
+            listening.cancel()
+            await asyncio.gather(listening, return_exceptions=True)

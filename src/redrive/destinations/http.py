@@ -1,0 +1,179 @@
+"""Deliveries over HTTP: one signed POST of the stored bytes to an endpoint, and what its answer means.
+
+Called by engine.worker; sends through destinations.client, which guards the connection itself.
+"""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from email.utils import parsedate_to_datetime
+from functools import lru_cache
+from http import HTTPStatus
+from json import dumps
+from urllib.parse import quote
+from uuid import UUID
+
+from redrive.core.address import BadUrl, Target, parse_target
+from redrive.core.classify import classify_status, parse_retry_after
+from redrive.core.outcome import Category, Failure, Outcome, Success
+from redrive.core.ports import HTTP_QUEUE, NO_EXCHANGE, EndpointBook, EndpointTerms, Exchange, Job, Try
+from redrive.core.redact import redact_headers, redact_url
+from redrive.core.sign import sign
+from redrive.destinations.client import Client, FailureKind, Request, Response, TransferError, build_head
+
+TERMS_TTL_S = 1.0  # an edit of an endpoint reaches running workers within this time
+MAX_ENDPOINTS_CACHED = 10_000
+
+_CATEGORY = {
+    FailureKind.TIMEOUT: Category.TIMEOUT,
+    FailureKind.REFUSED_ADDRESS: Category.CONFIGURATION,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """An endpoint made ready: everything that is the same for each of its deliveries."""
+
+    target: Target | None
+    problem: str | None
+    head: bytes
+    secrets: tuple[bytes, ...]
+    ca_pem: str | None
+    url: str
+    request_headers: str | None
+    loaded_at: float
+
+
+class HttpDestination:
+    def __init__(self, client: Client, book: EndpointBook, *, version: str) -> None:
+        self._client = client
+        self._book = book
+        self._user_agent = f"Redrive/{version}"
+        self._plans: dict[UUID, _Plan] = {}
+
+    @property
+    def queues(self) -> Sequence[str]:
+        return (HTTP_QUEUE,)
+
+    async def prepare(self, jobs: Sequence[Job]) -> None:
+        """Look up the endpoints that are not known, or not known lately."""
+        stale_before = time.monotonic() - TERMS_TTL_S
+        wanted: dict[UUID, tuple[UUID, UUID]] = {}
+        for job in jobs:
+            endpoint_id = job.endpoint_id
+            if endpoint_id is None or endpoint_id in wanted:
+                continue
+            plan = self._plans.get(endpoint_id)
+            if plan is None or plan.loaded_at < stale_before:
+                wanted[endpoint_id] = (job.org_id, endpoint_id)
+        if not wanted:
+            return
+        if len(self._plans) > MAX_ENDPOINTS_CACHED:
+            self._plans.clear()
+            wanted = {job.endpoint_id: (job.org_id, job.endpoint_id) for job in jobs if job.endpoint_id is not None}
+        for terms in await self._book.terms(list(wanted.values())):
+            self._plans[terms.id] = self._plan(terms)
+
+    def _plan(self, terms: EndpointTerms) -> _Plan:
+        target, problem = None, None
+        if terms.deleted:
+            problem = f"The endpoint {terms.name!r} was deleted."
+        else:
+            try:
+                target = parse_target(terms.url)
+            except BadUrl as error:
+                problem = f"The endpoint's URL cannot be used: {error}"
+        shown = redact_headers(dict(terms.headers)) if terms.headers else None
+        return _Plan(
+            target=target,
+            problem=problem,
+            head=build_head([("user-agent", self._user_agent), *terms.headers]),
+            secrets=terms.secrets,
+            ca_pem=terms.ca_pem,
+            url=redact_url(terms.url),
+            request_headers=dumps(shown) if shown else None,
+            loaded_at=time.monotonic(),
+        )
+
+    async def attempt(self, job: Job, now: datetime) -> Try:
+        plan = self._plans.get(job.endpoint_id) if job.endpoint_id else None
+        if plan is None or plan.target is None:
+            why = plan.problem if plan and plan.problem else "The task's endpoint does not exist."
+            return Try(Failure(Category.CONFIGURATION, why), Exchange(plan.url) if plan else NO_EXCHANGE)
+        request = Request(plan.target, self._head(plan, job, now), job.body, ca_pem=plan.ca_pem)
+        try:
+            response = await self._client.send(request, timeout_s=job.timeout_s)
+        except TransferError as error:
+            category = _CATEGORY.get(error.kind, Category.NETWORK)
+            failure = Failure(category, error.message, possible_duplicate=error.sent)
+            return Try(failure, Exchange(plan.url, plan.request_headers))
+        exchange = Exchange(
+            plan.url,
+            plan.request_headers,
+            response.status,
+            _shown_headers(response.headers),
+            response.body,
+            response.truncated,
+        )
+        return Try(_outcome(response, now), exchange)
+
+    def _head(self, plan: _Plan, job: Job, now: datetime) -> bytes:
+        message_id = str(job.event_id)
+        timestamp = int(now.timestamp())
+        signature = sign(plan.secrets, message_id, timestamp, job.body)
+        lines = (
+            f"webhook-id: {message_id}\r\nwebhook-timestamp: {timestamp}\r\nwebhook-signature: {signature}\r\n"
+            f"redrive-event-type: {_header_text(job.event_type)}\r\nredrive-attempt: {job.attempts + 1}\r\n"
+            f"content-type: {_header_text(job.content_type)}\r\n"
+        )
+        return lines.encode("ascii") + plan.head
+
+    async def aclose(self) -> None:
+        await self._client.aclose()
+
+
+def _outcome(response: Response, now: datetime) -> Outcome:
+    status = response.status
+    category = classify_status(status)
+    if category is None:
+        return Success(status)
+    asked = response.header(b"retry-after")
+    return Failure(
+        category,
+        f"HTTP {status} {_phrase(status)}".rstrip(),
+        status_code=status,
+        retry_after=_retry_after(asked, response.header(b"date"), now) if asked else None,
+    )
+
+
+def _retry_after(asked: bytes, date: bytes | None, now: datetime) -> timedelta | None:
+    """A date counts from the receiver's own clock, where it tells it: two clocks are one too many."""
+    their_now = now
+    if date is not None:
+        try:
+            parsed = parsedate_to_datetime(date.decode("latin-1"))
+            their_now = parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)
+        except ValueError:
+            their_now = now
+    return parse_retry_after(asked.decode("latin-1"), their_now)
+
+
+@lru_cache(maxsize=1024)
+def _shown_headers(headers: tuple[tuple[bytes, bytes], ...]) -> str | None:
+    """Response headers as they are stored. Receivers repeat themselves: most answers are found in the cache."""
+    shown = redact_headers({name.decode("latin-1"): value.decode("latin-1") for name, value in headers})
+    return dumps(shown) if shown else None
+
+
+@lru_cache(maxsize=1024)
+def _header_text(text: str) -> str:
+    """Text as a header value: visible ASCII stands for itself, anything else is percent-encoded."""
+    return quote(text, safe=" !#$&'()*+,-./:;<=>?@[]^_`{|}~\"\\")
+
+
+def _phrase(status: int) -> str:
+    try:
+        return HTTPStatus(status).phrase
+    except ValueError:
+        return ""

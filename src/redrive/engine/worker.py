@@ -1,0 +1,316 @@
+"""The worker: claim what is due, try it, decide what follows, settle it. Hundreds of tries in flight in one loop.
+
+Started by app.py. Meets the store and the destinations through core.ports. The time is the database's: a worker
+whose own clock is wrong decides the same.
+"""
+
+import asyncio
+import random
+import time
+import traceback
+from collections.abc import Callable, Coroutine, Sequence
+from datetime import datetime, timedelta
+from uuid import UUID
+
+import structlog
+
+from redrive.core.classify import failure_of
+from redrive.core.decide import Decision, Die, Reason, RetryIn, decide, expired
+from redrive.core.outcome import Category, Failure, Success
+from redrive.core.policy import Policy
+from redrive.core.ports import (
+    NO_EXCHANGE,
+    Claim,
+    Destination,
+    Exchange,
+    Floor,
+    Job,
+    Released,
+    Settled,
+    Settlement,
+    TaskStore,
+    Try,
+)
+from redrive.engine.settler import Settler
+
+DEFAULT_CONCURRENCY = 500
+DEFAULT_MARGIN_S = 15.0
+DEFAULT_POLL_S = 0.5
+MAX_CLAIM = 400
+MAX_POLICIES_CACHED = 10_000
+FULL_SCAN_EVERY_S = 0.5  # how long a row that was committed behind the floor may wait
+DRAIN_S = 6.0
+GONE = 410
+
+log = structlog.get_logger("redrive.worker")
+
+
+class Worker:
+    def __init__(
+        self,
+        store: TaskStore,
+        destinations: Sequence[Destination],
+        *,
+        worker_id: UUID,
+        concurrency: int = DEFAULT_CONCURRENCY,
+        margin_s: float = DEFAULT_MARGIN_S,
+        poll_s: float = DEFAULT_POLL_S,
+        dice: Callable[[], float] = random.random,
+    ) -> None:
+        self.worker_id = worker_id
+        self._store = store
+        self._destinations = destinations
+        self._by_queue = {queue: destination for destination in destinations for queue in destination.queues}
+        self._queues = sorted(self._by_queue)
+        self._concurrency = concurrency
+        self._margin_s = margin_s
+        self._poll_s = poll_s
+        self._dice = dice
+        self._policies: dict[UUID, Policy] = {}
+        self._floors: dict[str, Floor] = {}
+        self._scan_all_at = 0.0
+        self._wanted = asyncio.Event()  # something may be due: look
+        self._freed = asyncio.Event()  # a slot came free
+        self._in_flight = 0
+        self._tries: set[asyncio.Task[None]] = set()
+        self._settler = Settler(store, self._note_settled)
+        self._followups: set[asyncio.Task[None]] = set()
+
+    # -- running ---------------------------------------------------------------------------------------------------
+
+    def wake(self) -> None:
+        """Something may have fallen due (a NOTIFY came in)."""
+        self._wanted.set()
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Work until `stop`, then drain."""
+        self._settler.start()
+        log.info("worker_started", worker=str(self.worker_id), queues=self._queues, concurrency=self._concurrency)
+        stopped = asyncio.create_task(stop.wait())
+        try:
+            working = asyncio.create_task(self._work())
+            await asyncio.wait({stopped, working}, return_when=asyncio.FIRST_COMPLETED)
+            working.cancel()
+            await asyncio.gather(working, return_exceptions=True)
+        finally:
+            stopped.cancel()
+            await self._drain()
+
+    async def run_until_idle(self) -> None:
+        """Carry out everything that is due now, and what falls due at once by it. For tests and one-off runs."""
+        self._settler.start()
+        try:
+            while True:
+                claim = await self._claim(self._concurrency)
+                if not claim.jobs and not claim.held:
+                    return
+                await self._settled_all()
+        finally:
+            await self._drain()
+
+    async def _settled_all(self) -> None:
+        while self._in_flight:
+            self._freed.clear()
+            await self._freed.wait()
+
+    async def _work(self) -> None:
+        pause_s = 0.1
+        while True:
+            free = self._concurrency - self._in_flight
+            if free < max(1, self._concurrency // 4):
+                self._freed.clear()
+                await self._freed.wait()
+                continue
+            self._wanted.clear()
+            try:
+                claim = await self._claim(min(free, MAX_CLAIM))
+                if not claim.full:
+                    await self._rest()
+                pause_s = 0.1
+            except Exception as error:  # noqa: BLE001 - the database may be away: wait for it, never die of it
+                log.warning("claim_failed", error=f"{type(error).__name__}: {error}", again_in_s=pause_s)
+                await asyncio.sleep(pause_s)
+                pause_s = min(pause_s * 2, 2.0)
+
+    async def _rest(self) -> None:
+        """Nothing more is due. Sleep until something is, until told, or until the next poll."""
+        upcoming = await self._store.next_due(self._queues)
+        rest_s = self._poll_s
+        if upcoming.due_at is not None:
+            rest_s = min(rest_s, max(0.0, (upcoming.due_at - upcoming.now).total_seconds()))
+        try:
+            async with asyncio.timeout(rest_s):
+                await self._wanted.wait()
+        except TimeoutError:
+            return
+
+    # -- claiming --------------------------------------------------------------------------------------------------
+
+    async def _claim(self, limit: int) -> Claim:
+        if time.monotonic() >= self._scan_all_at:
+            self._floors.clear()
+            self._scan_all_at = time.monotonic() + FULL_SCAN_EVERY_S
+        asked_at = time.monotonic()
+        claim = await self._store.claim(
+            queues=self._queues, floors=self._floors, limit=limit, worker_id=self.worker_id, margin_s=self._margin_s
+        )
+        if claim.full:
+            self._floors.update(claim.floors)
+        self._in_flight += len(claim.jobs)
+        if claim.jobs:
+            await self._start(claim.jobs, asked_at)
+        return claim
+
+    async def _start(self, jobs: list[Job], asked_at: float) -> None:
+        """Begin the tries. What they need is loaded first, once for all; if that fails, the leases go back."""
+        try:
+            await self._load(jobs)
+        except Exception as error:
+            for job in jobs:
+                self._settle(job, None, Released("What the try needs could not be loaded."), NO_EXCHANGE, 0.0)
+            raise ConnectionError(f"loading policies or endpoints failed: {error}") from error
+        for job in jobs:
+            attempt = asyncio.create_task(self._carry_out(job, asked_at))
+            self._tries.add(attempt)
+            attempt.add_done_callback(self._tries.discard)
+
+    async def _load(self, jobs: Sequence[Job]) -> None:
+        missing = {job.policy_id: (job.org_id, job.policy_id) for job in jobs if job.policy_id not in self._policies}
+        if missing:
+            if len(self._policies) + len(missing) > MAX_POLICIES_CACHED:
+                self._policies.clear()
+                missing = {job.policy_id: (job.org_id, job.policy_id) for job in jobs}
+            self._policies.update(await self._store.policies(list(missing.values())))
+        for destination in self._destinations:
+            mine = [job for job in jobs if self._by_queue[job.queue] is destination]
+            if mine:
+                await destination.prepare(mine)
+
+    # -- trying ----------------------------------------------------------------------------------------------------
+
+    async def _carry_out(self, job: Job, asked_at: float) -> None:
+        policy = self._policies[job.policy_id]
+        waited_s = time.monotonic() - asked_at
+        now = job.claimed_at + timedelta(seconds=waited_s)
+        death = _dead_without_try(policy, job, now)
+        if death is not None:
+            self._settle(job, None, death, NO_EXCHANGE, 0.0)
+            return
+        if waited_s > self._margin_s / 2:
+            # The lease covers the time-out and a margin. Half the margin is gone: a try could outlive the lease.
+            self._settle(job, None, Released("The worker was too busy to begin in time."), NO_EXCHANGE, 0.0)
+            return
+        began = time.perf_counter()
+        try:
+            tried = await self._by_queue[job.queue].attempt(job, now)
+        except asyncio.CancelledError:
+            self._settle(
+                job,
+                None,
+                Released("The worker was stopped while it was trying.", possible_duplicate=True),
+                NO_EXCHANGE,
+                time.perf_counter() - began,
+            )
+            return
+        except Exception as error:  # noqa: BLE001 - a destination's bug is a failed try, with its stack
+            tried = Try(failure_of(error, traceback.format_exc()))
+        took_s = time.perf_counter() - began
+        age = now - job.begun_at + timedelta(seconds=took_s)
+        decision = decide(policy, tried.outcome, failures=job.attempts + 1, age=age, roll=self._dice())
+        self._settle(job, tried.outcome, decision, tried.exchange, took_s)
+
+    # -- settling --------------------------------------------------------------------------------------------------
+
+    def _settle(
+        self,
+        job: Job,
+        outcome: Success | Failure | None,
+        decision: Decision | Released,
+        exchange: Exchange,
+        took_s: float,
+    ) -> None:
+        self._settler.put(Settlement(job, outcome, decision, exchange, took_s))
+
+    def _note_settled(self, settled: list[Settled]) -> None:
+        self._in_flight -= len(settled)
+        self._freed.set()
+        for result in settled:
+            if not result.held_lease or not isinstance(result.settlement.outcome, Success):
+                self._report(result)
+
+    def _report(self, result: Settled) -> None:
+        job, outcome, decision = result.settlement.job, result.settlement.outcome, result.settlement.decision
+        facts: dict[str, object] = {
+            "task": str(job.id),
+            "event_id": str(job.event_id),
+            "org_id": str(job.org_id),
+            "attempt": job.attempts + 1,
+            "correlation_id": job.correlation_id,
+        }
+        if not result.held_lease:
+            log.warning("lease_lost", **facts, fence=job.fence)
+            return
+        if isinstance(outcome, Failure):
+            facts |= {"error": outcome.message, "error_type": outcome.category.value}
+            if outcome.status_code == GONE and job.endpoint_id is not None:
+                self._follow_up(self._disable(job.org_id, job.endpoint_id))
+        if isinstance(decision, Die):
+            log.error("task_dead", **facts, reason=decision.reason.value)
+        elif isinstance(decision, RetryIn):
+            due = result.next_due_at
+            scheduled_in_ms = round(decision.delay.total_seconds() * 1000)
+            log.warning("delivery_failure", **facts, next_retry_at=_iso(due), scheduled_in_ms=scheduled_in_ms)
+        elif isinstance(decision, Released):
+            log.info("lease_returned", **facts, why=decision.why)
+        else:
+            log.warning("delivery_failure", **facts, next_retry_at=None)
+
+    def _follow_up(self, work: Coroutine[None, None, None]) -> None:
+        followup = asyncio.create_task(work)
+        self._followups.add(followup)
+        followup.add_done_callback(self._followups.discard)
+
+    async def _disable(self, org_id: UUID, endpoint_id: UUID) -> None:
+        try:
+            if await self._store.disable_endpoint(org_id, endpoint_id, "It answered 410 Gone."):
+                log.warning("endpoint_disabled", org_id=str(org_id), endpoint_id=str(endpoint_id), why="410 Gone")
+        except Exception as error:  # noqa: BLE001 - the next 410 will try again
+            log.warning("endpoint_disable_failed", endpoint_id=str(endpoint_id), error=str(error))
+
+    # -- stopping --------------------------------------------------------------------------------------------------
+
+    async def _drain(self) -> None:
+        """Let tries end, break off those that take too long, and write everything down."""
+        until = asyncio.get_running_loop().time() + DRAIN_S
+        if self._tries:
+            await asyncio.wait(self._tries, timeout=DRAIN_S * 2 / 3)
+        for attempt in self._tries:
+            attempt.cancel()
+        if self._tries:
+            await asyncio.wait(self._tries, timeout=1)
+        try:
+            async with asyncio.timeout_at(until):
+                await self._settled_all()
+        except TimeoutError:
+            log.error("drain_incomplete", unsettled=self._in_flight)
+        if self._followups:
+            await asyncio.wait(self._followups, timeout=1)
+        await self._settler.close()
+        log.info("worker_stopped", worker=str(self.worker_id), unsettled=self._in_flight)
+
+
+def _dead_without_try(policy: Policy, job: Job, now: datetime) -> Die | None:
+    """Whether a leased task may not be tried: its retries went with a lost worker, or it is too old."""
+    age = now - job.begun_at
+    if job.lost:
+        lost = Failure(Category.TIMEOUT, "The worker did not report before its lease ended.")
+        decision = decide(policy, lost, failures=job.attempts, age=age, roll=0.5)
+        if isinstance(decision, Die):
+            return decision
+    if expired(policy, age):
+        return Die(Reason.EXPIRED, Category.TIMEOUT)
+    return None
+
+
+def _iso(moment: datetime | None) -> str | None:
+    return moment.isoformat() if moment else None

@@ -1,0 +1,151 @@
+"""The public face for Python programs: register handlers, hand in tasks and events.
+
+    app = Redrive("postgresql://…")
+
+    @app.handler("edi.orders", policy="integration")
+    async def send_order(task): ...
+
+    await app.enqueue("edi.orders", {"order": 7}, idempotency_key="order-7")
+
+`redrive worker --app mymodule:app` runs the handlers.
+"""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+from uuid import UUID
+
+import asyncpg
+
+from redrive.destinations.python import Handler
+from redrive.settings import load_settings
+from redrive.store.embedded import running_url
+from redrive.store.handover import HandIn, hand_in, hand_in_sync
+from redrive.store.orgs import DEFAULT_ORG
+
+MAX_NAME_CHARS = 200
+
+H = TypeVar("H", bound=Handler)
+
+
+class Redrive:
+    """Without a URL it speaks to the embedded PostgreSQL that `redrive serve` runs on this machine."""
+
+    def __init__(
+        self, database_url: str | None = None, *, data_dir: Path | None = None, org: str = DEFAULT_ORG
+    ) -> None:
+        self._database_url = database_url
+        self._data_dir = data_dir
+        self._org = org
+        self._pool: "asyncpg.Pool[asyncpg.Record] | None" = None
+        self.handlers: dict[str, Handler] = {}
+        self._policies: dict[str, str] = {}
+
+    def handler(self, name: str, *, policy: str | None = None) -> Callable[[H], H]:
+        """Register a callable, asynchronous or not. `policy` is that of tasks enqueued through this app."""
+        if not 1 <= len(name) <= MAX_NAME_CHARS or not name.isprintable():
+            raise ValueError(f"a handler's name has 1 to {MAX_NAME_CHARS} printable characters")
+        if name in self.handlers:
+            raise ValueError(f"there is a handler named {name!r} already")
+
+        def register(handler: H) -> H:
+            self.handlers[name] = handler
+            if policy is not None:
+                self._policies[name] = policy
+            return handler
+
+        return register
+
+    async def enqueue(
+        self,
+        name: str,
+        payload: Any,
+        *,
+        idempotency_key: str | None = None,
+        policy: str | None = None,
+        external_system: str | None = None,
+        correlation_id: str | None = None,
+        connection: Any = None,
+    ) -> UUID:
+        """Hand a task to the handler of that name and answer its id.
+
+        With `connection` (asyncpg, psycopg or SQLAlchemy) it is written in the transaction that the connection is
+        in: it exists exactly when that commits. The same idempotency key is the same task.
+        """
+        item = self._call_of(name, payload, idempotency_key, policy, external_system, correlation_id)
+        return await hand_in(connection if connection is not None else await self._own_pool(), item)
+
+    def enqueue_sync(
+        self,
+        name: str,
+        payload: Any,
+        *,
+        connection: Any,
+        idempotency_key: str | None = None,
+        policy: str | None = None,
+        external_system: str | None = None,
+        correlation_id: str | None = None,
+    ) -> UUID:
+        """`enqueue` for code outside of an event loop, through its own psycopg or SQLAlchemy connection."""
+        item = self._call_of(name, payload, idempotency_key, policy, external_system, correlation_id)
+        return hand_in_sync(connection, item)
+
+    async def publish(
+        self,
+        event_type: str,
+        payload: Any,
+        *,
+        idempotency_key: str | None = None,
+        policy: str | None = None,
+        external_system: str | None = None,
+        correlation_id: str | None = None,
+        connection: Any = None,
+    ) -> UUID:
+        """Hand in an event for the endpoints that subscribe to its type; `connection` as in `enqueue`."""
+        item = HandIn(
+            event_type, None, _body(payload), idempotency_key, self._org, policy, external_system, correlation_id
+        )
+        return await hand_in(connection if connection is not None else await self._own_pool(), item)
+
+    def _call_of(
+        self,
+        name: str,
+        payload: Any,
+        idempotency_key: str | None,
+        policy: str | None,
+        external_system: str | None,
+        correlation_id: str | None,
+    ) -> HandIn:
+        chosen = policy or self._policies.get(name)
+        return HandIn(name, name, _body(payload), idempotency_key, self._org, chosen, external_system, correlation_id)
+
+    async def _own_pool(self) -> "asyncpg.Pool[asyncpg.Record]":
+        if self._pool is None:
+            self._pool = await asyncpg.create_pool(self.database_url(), min_size=0, max_size=5)
+        return self._pool
+
+    def database_url(self) -> str:
+        """Where the database is; a clear error where there is none."""
+        if self._database_url is not None:
+            return self._database_url
+        settings = load_settings(data_dir=self._data_dir)
+        url = settings.database_url or running_url(settings.data_dir)
+        if url is None:
+            raise ConnectionError(
+                f"No Redrive runs on {settings.data_dir}. Start one with `redrive serve`, or give Redrive(…) the "
+                "URL of its database."
+            )
+        return url
+
+    async def close(self) -> None:
+        if self._pool is not None:
+            await self._pool.close()
+            self._pool = None
+
+
+def _body(payload: Any) -> bytes:
+    """Bytes go as they are; anything else as compact JSON. NaN and Infinity are not JSON."""
+    if isinstance(payload, bytes):
+        return payload
+    return json.dumps(payload, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()

@@ -1,0 +1,41 @@
+"""The audit: one row per action of a person or of the engine on their behalf, in the action's own transaction."""
+
+from dataclasses import dataclass
+from uuid import UUID
+
+import msgspec
+
+from redrive.store.db import Session
+
+
+@dataclass(frozen=True, slots=True)
+class Act:
+    """Who acts, and why."""
+
+    actor: str
+    because: str | None = None
+    correlation_id: str | None = None
+
+
+async def record(
+    session: Session,
+    act: Act,
+    action: str,
+    subject_kind: str,
+    subject_id: UUID,
+    *,
+    before: object = None,
+    after: object = None,
+) -> None:
+    await session.execute(
+        "record_audit",
+        session.org_id,
+        act.actor,
+        action,
+        subject_kind,
+        subject_id,
+        act.because,
+        act.correlation_id,
+        None if before is None else msgspec.json.encode(before).decode(),
+        None if after is None else msgspec.json.encode(after).decode(),
+    )

@@ -1,0 +1,111 @@
+"""Dead letters: what failed for good, and what a person does with it. Every action is audited where it happens."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID
+
+from redrive.core.policy import retry_delay
+from redrive.store import audit
+from redrive.store.audit import Act
+from redrive.store.clock import Clock
+from redrive.store.counters import count_of
+from redrive.store.db import Record, Session
+from redrive.store.paging import Page, page_of
+from redrive.store.policies import policy_of
+from redrive.store.retry_queue import Refusal
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetterFilter:
+    state: str = "open"
+    kind: str | None = None
+    event_type: str | None = None
+    external_system: str | None = None
+    endpoint_id: UUID | None = None
+    reason: str | None = None
+    category: str | None = None
+    fingerprint: str | None = None
+    since: datetime | None = None
+    until: datetime | None = None
+    q: str | None = None
+
+    @property
+    def columns(self) -> tuple[object, ...]:
+        text = self.q.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_") if self.q else None
+        return (
+            self.state,
+            self.kind,
+            self.event_type,
+            self.external_system,
+            self.endpoint_id,
+            self.reason,
+            self.category,
+            self.fingerprint,
+            self.since,
+            self.until,
+            f"%{text}%" if text else None,
+        )
+
+
+async def list_dead_letters(
+    session: Session, chosen: DeadLetterFilter, *, limit: int, after: Sequence[object] | None
+) -> Page:
+    """Newest first."""
+    rows = await session.fetch(
+        "list_dead_letters", session.org_id, *chosen.columns, *(after or (None, None)), limit + 1
+    )
+    if chosen == DeadLetterFilter(state=chosen.state):
+        total = await count_of(session, f"dead.{chosen.state}")
+    else:
+        counted = await session.fetchrow("count_dead_letters", session.org_id, *chosen.columns)
+        total = counted["n"] if counted else 0
+    return page_of(rows, limit, ("letter_created_at", "id"), total)
+
+
+async def get_dead_letter(session: Session, task_id: UUID) -> Record | None:
+    """One dead letter, closed ones included; deleted ones are gone."""
+    return await session.fetchrow("get_dead_letter", session.org_id, task_id)
+
+
+async def redrive(
+    session: Session, task_id: UUID, act: Act, clock: Clock, *, roll: float, at_once: bool = False
+) -> Refusal | None:
+    """Start a new generation: as after a first failure, with the policy's full retries, due in its first delay.
+
+    Under a policy that never retries by itself the person has just asked for a try: it is due at once.
+    """
+    row = await session.fetchrow("lock_dead_letter", session.org_id, task_id)
+    if row is None or row["state"] == "deleted":
+        return Refusal.UNKNOWN
+    if row["task_state"] != "dead":
+        return Refusal.NOT_OPEN
+    delay = None if at_once else retry_delay(policy_of(row), 0, roll)
+    await session.execute(
+        "redrive",
+        session.org_id,
+        task_id,
+        clock.now(),
+        delay.total_seconds() if delay else 0.0,
+        act.actor,
+        act.because,
+    )
+    await audit.record(session, act, "dead_letter.retry", "dead_letter", task_id, before={"state": row["state"]})
+    return None
+
+
+async def close(session: Session, task_id: UUID, state: str, act: Act) -> Refusal | None:
+    """Resolve, ignore or delete. A deleted one leaves the lists; its log and this entry in the audit stay."""
+    row = await session.fetchrow("lock_dead_letter", session.org_id, task_id)
+    if row is None or row["state"] == "deleted":
+        return Refusal.UNKNOWN
+    if row["state"] == "replaying":
+        return Refusal.IN_PROGRESS
+    if row["state"] == state:
+        return None
+    if (row["state"], state) == ("resolved", "ignored"):
+        return Refusal.NOT_OPEN
+    await session.execute("close_dead_letter", session.org_id, task_id, state, act.actor, act.because)
+    verb = {"resolved": "resolve", "ignored": "ignore", "deleted": "delete"}[state]
+    await audit.record(session, act, f"dead_letter.{verb}", "dead_letter", task_id, before={"state": row["state"]})
+    return None

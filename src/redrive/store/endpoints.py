@@ -1,0 +1,224 @@
+"""Endpoints: where deliveries go. Secrets and custom headers are sealed; a secret is shown once, when it is made.
+
+A deleted endpoint stays as a row: what was accepted for it dies in front of a person, not silently.
+"""
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from uuid import UUID
+
+import asyncpg
+import msgspec
+
+from redrive.core import sign
+from redrive.core.ports import EndpointTerms
+from redrive.store import audit
+from redrive.store.audit import Act
+from redrive.store.db import Database, Record, Session
+from redrive.store.orgs import new_id
+from redrive.store.paging import Page, page_of
+from redrive.store.seal import Sealer
+
+HOLD_BATCH = 10_000
+
+
+class NameTaken(Exception):
+    """Another endpoint of the org has this name."""
+
+
+@dataclass(frozen=True, slots=True)
+class EndpointSpec:
+    """What a person says of an endpoint."""
+
+    name: str
+    url: str | None
+    event_types: tuple[str, ...] = ("*",)
+    kind: str = "http"
+    policy: str | None = None
+    ordered: bool = False
+    external_system: str | None = None
+    headers: tuple[tuple[str, str], ...] = ()
+    ca_pem: str | None = None
+    timeout_s: float | None = None
+    max_in_flight: int | None = None
+    rate_per_s: float | None = None
+    disabled: bool = False
+
+
+def like_pattern(event_type: str) -> str:
+    """`invoice.*` as a LIKE pattern; everything but the star stands for itself."""
+    escaped = event_type.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
+    return escaped.replace("*", "%")
+
+
+class Endpoints:
+    def __init__(self, sealer: Sealer) -> None:
+        self._sealer = sealer
+
+    async def create(self, session: Session, spec: EndpointSpec, act: Act) -> tuple[Record, str]:
+        """The new endpoint and its secret, which nobody will see again."""
+        endpoint_id = new_id()
+        secret = sign.new_secret(os.urandom(32))
+        try:
+            row = await session.fetchrow(
+                "create_endpoint",
+                session.org_id,
+                endpoint_id,
+                *self._columns(session.org_id, endpoint_id, spec),
+                self._seal_secrets(session.org_id, endpoint_id, [secret]),
+                spec.kind,
+            )
+        except asyncpg.UniqueViolationError:
+            raise NameTaken(spec.name) from None
+        assert row is not None
+        await audit.record(session, act, "endpoint.create", "endpoint", endpoint_id, after=_audited(spec))
+        return row, secret
+
+    async def update(
+        self, session: Session, endpoint_id: UUID, changes: Mapping[str, object], act: Act
+    ) -> Record | None:
+        """Change the fields named. None where there is no such endpoint."""
+        row = await get_endpoint(session, endpoint_id)
+        if row is None:
+            return None
+        before = self.spec_of(row)
+        after = replace(before, **changes)  # type: ignore[arg-type]
+        try:
+            updated = await session.fetchrow(
+                "update_endpoint", session.org_id, endpoint_id, *self._columns(session.org_id, endpoint_id, after)
+            )
+        except asyncpg.UniqueViolationError:
+            raise NameTaken(after.name) from None
+        if before.disabled and not after.disabled:
+            await release_held(session, endpoint_id)
+        await audit.record(
+            session, act, "endpoint.update", "endpoint", endpoint_id, before=_audited(before), after=_audited(after)
+        )
+        return updated
+
+    def spec_of(self, row: Record) -> EndpointSpec:
+        return EndpointSpec(
+            name=row["name"],
+            url=row["url"],
+            event_types=tuple(row["event_types"]),
+            kind=row["kind"],
+            policy=row["policy"],
+            ordered=row["ordered"],
+            external_system=row["external_system"],
+            headers=self._unseal_headers(row),
+            ca_pem=row["ca_pem"],
+            timeout_s=row["timeout_s"],
+            max_in_flight=row["max_in_flight"],
+            rate_per_s=row["rate_per_s"],
+            disabled=row["disabled_at"] is not None,
+        )
+
+    def _columns(self, org_id: UUID, endpoint_id: UUID, spec: EndpointSpec) -> tuple[object, ...]:
+        headers = msgspec.json.encode(spec.headers) if spec.headers else None
+        return (
+            spec.name,
+            spec.url,
+            list(spec.event_types),
+            [like_pattern(event_type) for event_type in spec.event_types],
+            spec.policy,
+            spec.ordered,
+            spec.external_system,
+            self._sealer.seal(headers, f"headers:{org_id}:{endpoint_id}") if headers else None,
+            spec.ca_pem,
+            spec.timeout_s,
+            spec.max_in_flight,
+            spec.rate_per_s,
+            spec.disabled,
+        )
+
+    def _seal_secrets(self, org_id: UUID, endpoint_id: UUID, secrets: Sequence[str]) -> bytes:
+        return self._sealer.seal(msgspec.json.encode(secrets), f"secret:{org_id}:{endpoint_id}")
+
+    def _unseal_headers(self, row: Record) -> tuple[tuple[str, str], ...]:
+        if row["headers_sealed"] is None:
+            return ()
+        clear = self._sealer.unseal(row["headers_sealed"], f"headers:{row['org_id']}:{row['id']}")
+        return msgspec.json.decode(clear, type=tuple[tuple[str, str], ...])
+
+    def terms_of(self, row: Record) -> EndpointTerms:
+        """What a delivery needs, secrets in the clear."""
+        sealed = self._sealer.unseal(row["secret_sealed"], f"secret:{row['org_id']}:{row['id']}")
+        return EndpointTerms(
+            org_id=row["org_id"],
+            id=row["id"],
+            name=row["name"],
+            url=row["url"] or "",
+            secrets=tuple(sign.decode_secret(secret) for secret in msgspec.json.decode(sealed, type=list[str])),
+            headers=self._unseal_headers(row),
+            ca_pem=row["ca_pem"],
+            deleted=row["deleted_at"] is not None,
+        )
+
+
+class EndpointTermsBook:
+    """core.ports.EndpointBook over the engine's connection."""
+
+    def __init__(self, db: Database, sealer: Sealer) -> None:
+        self._db = db
+        self._endpoints = Endpoints(sealer)
+
+    async def terms(self, keys: Sequence[tuple[UUID, UUID]]) -> list[EndpointTerms]:
+        rows = await self._db.fetch("endpoints_by_id", [org for org, _ in keys], [id for _, id in keys])
+        return [self._endpoints.terms_of(row) for row in rows]
+
+
+async def get_endpoint(session: Session, endpoint_id: UUID) -> Record | None:
+    return await session.fetchrow("get_endpoint", session.org_id, endpoint_id)
+
+
+async def find_endpoint(session: Session, endpoint_id: UUID) -> Record | None:
+    """Deleted ones too: a dead letter still shows what it was meant for."""
+    rows = await session.fetch("endpoints_by_id", [session.org_id], [endpoint_id])
+    return rows[0] if rows else None
+
+
+async def list_endpoints(session: Session, *, limit: int, after: Sequence[object] | None) -> Page:
+    rows = await session.fetch("list_endpoints", session.org_id, after[0] if after else None, limit + 1)
+    total = await session.fetchrow("count_endpoints", session.org_id)
+    return page_of(rows, limit, ("id",), total["n"] if total else 0)
+
+
+async def delete_endpoint(session: Session, endpoint_id: UUID, act: Act) -> bool:
+    """Take it away. Its open tasks fall due and die with that reason, each a dead letter."""
+    row = await session.fetchrow("delete_endpoint", session.org_id, endpoint_id)
+    if row is None:
+        return False
+    await release_held(session, endpoint_id)
+    await audit.record(session, act, "endpoint.delete", "endpoint", endpoint_id, before={"name": row["name"]})
+    return True
+
+
+async def release_held(session: Session, endpoint_id: UUID) -> int:
+    """Let the held tasks of an endpoint go on where they stood."""
+    released = 0
+    while True:
+        row = await session.fetchrow("release_held", session.org_id, endpoint_id, HOLD_BATCH)
+        assert row is not None
+        count: int = row["n"]
+        released += count
+        if count < HOLD_BATCH:
+            return released
+
+
+def _audited(spec: EndpointSpec) -> dict[str, object]:
+    """For the audit: header names, never their values, and no query of the URL."""
+    return {
+        "name": spec.name,
+        "url": spec.url.partition("?")[0] if spec.url else None,
+        "event_types": list(spec.event_types),
+        "kind": spec.kind,
+        "policy": spec.policy,
+        "ordered": spec.ordered,
+        "external_system": spec.external_system,
+        "headers": sorted(name for name, _ in spec.headers),
+        "timeout_s": spec.timeout_s,
+        "max_in_flight": spec.max_in_flight,
+        "rate_per_s": spec.rate_per_s,
+        "disabled": spec.disabled,
+    }

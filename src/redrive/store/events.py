@@ -1,0 +1,93 @@
+"""Events: what producers handed in. Accepted in batches, one commit for all that arrived together.
+
+accept() is called by the API's committer and by the CLI; the reads serve the API.
+"""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import NamedTuple
+from uuid import UUID
+
+from redrive.store.clock import Clock
+from redrive.store.db import Database, Record, Session
+from redrive.store.paging import Page, page_of
+
+MAX_PAYLOAD_BYTES = 1_048_576
+MAX_BATCH_EVENTS = 1_000
+
+
+class NewEvent(NamedTuple):
+    org_id: UUID
+    id: UUID
+    event_type: str
+    body: bytes
+    occurred_at: datetime | None = None
+    endpoint_id: UUID | None = None
+    handler: str | None = None
+    policy: str | None = None
+    external_system: str | None = None
+    ordering_key: str | None = None
+    correlation_id: str | None = None
+
+
+class Receipt(NamedTuple):
+    """The store's answer: `verdict` is accepted, duplicate, conflict, no_endpoint, no_policy or no_org."""
+
+    verdict: str
+    status: str | None
+
+
+async def accept(db: Database, events: Sequence[NewEvent], clock: Clock) -> list[Receipt]:
+    """Store events and fan them out, in one transaction. Answers in the order given.
+
+    The same id twice in one batch is one event: the second is measured against the first.
+    """
+    rows = await db.fetch("accept", *map(list, zip(*_columns(events), strict=True)), clock.now())
+    verdicts = {(row["org_id"], row["event_id"]): Receipt(row["verdict"], row["status"]) for row in rows}
+    receipts: list[Receipt] = []
+    first: dict[tuple[UUID, UUID], NewEvent] = {}
+    for event in events:
+        key = (event.org_id, event.id)
+        receipt = verdicts[key]
+        if key not in first:
+            first[key] = event
+        elif receipt.verdict in ("accepted", "duplicate"):
+            same = (first[key].body, first[key].event_type) == (event.body, event.event_type)
+            receipt = Receipt("duplicate" if same else "conflict", receipt.status)
+        receipts.append(receipt)
+    return receipts
+
+
+def _columns(events: Sequence[NewEvent]) -> list[tuple[object, ...]]:
+    return [
+        (e[0], e[1], e[2], e[3], e[4], e[5], e[6], e[7], e[8], e[9], e[10])
+        for e in {(e.org_id, e.id): e for e in reversed(events)}.values()
+    ]
+
+
+async def get_event(session: Session, event_id: UUID) -> Record | None:
+    return await session.fetchrow("get_event", session.org_id, event_id)
+
+
+async def get_event_status(session: Session, event_id: UUID) -> Record | None:
+    return await session.fetchrow("get_event_status", session.org_id, event_id)
+
+
+async def list_events(
+    session: Session,
+    *,
+    status: str | None,
+    event_type: str | None,
+    limit: int,
+    after: Sequence[object] | None,
+) -> Page:
+    """Newest first. `after`: the id of the last one seen."""
+    rows = await session.fetch(
+        "list_events", session.org_id, status, event_type, after[0] if after else None, limit + 1
+    )
+    return page_of(rows, limit, ("id",))
+
+
+async def list_event_attempts(session: Session, event_id: UUID) -> list[Record]:
+    """Every try of every task of an event, oldest first, the open ones included."""
+    return await session.fetch("list_event_attempts", session.org_id, event_id)

@@ -1,0 +1,50 @@
+"""Wake-ups: a connection of its own that listens for NOTIFY. When it is lost, polling still delivers.
+
+Started by app.py beside each worker.
+"""
+
+import asyncio
+from collections.abc import Callable
+
+import asyncpg
+import structlog
+
+CHANNEL = "redrive_due"
+RECONNECT_FIRST_S = 0.2
+RECONNECT_MOST_S = 5.0
+PROBE_EVERY_S = 30.0  # a connection that died silently is noticed by asking
+
+log = structlog.get_logger("redrive.listen")
+
+
+async def listen(url: str, wake: Callable[[], None]) -> None:
+    """Call `wake` at every notification, until cancelled."""
+    pause_s = RECONNECT_FIRST_S
+    while True:
+        try:
+            await _listen_once(url, wake)
+        except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError, TimeoutError) as error:
+            log.warning("listen_lost", error=f"{type(error).__name__}: {error}", again_in_s=pause_s)
+            await asyncio.sleep(pause_s)
+            pause_s = min(pause_s * 2, RECONNECT_MOST_S)
+        else:
+            pause_s = RECONNECT_FIRST_S
+
+
+async def _listen_once(url: str, wake: Callable[[], None]) -> None:
+    """Listen until the connection ends."""
+    connection = await asyncpg.connect(url, timeout=10, server_settings={"application_name": "redrive-listen"})
+    ended = asyncio.Event()
+    connection.add_termination_listener(lambda _connection: ended.set())
+    try:
+        await connection.add_listener(CHANNEL, lambda *_: wake())
+        wake()  # what was missed while nobody listened
+        while not ended.is_set():
+            try:
+                async with asyncio.timeout(PROBE_EVERY_S):
+                    await ended.wait()
+            except TimeoutError:
+                await connection.execute("SELECT", timeout=5)
+        log.warning("listen_ended")
+    finally:
+        connection.terminate()

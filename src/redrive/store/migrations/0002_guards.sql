@@ -1,0 +1,116 @@
+-- What must hold whoever writes: legal transitions, counters that follow the rows, one org per session.
+
+CREATE FUNCTION redrive.refuse_transition() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+  RAISE EXCEPTION 'illegal transition of % %: % -> %', TG_TABLE_NAME,
+    CASE TG_TABLE_NAME WHEN 'dead_letter' THEN to_jsonb(OLD) ->> 'task_id' ELSE to_jsonb(OLD) ->> 'id' END,
+    TG_ARGV[0], to_jsonb(NEW) ->> TG_ARGV[0]
+    USING ERRCODE = 'check_violation';
+END $$;
+
+-- The lists are core/lifecycle.py's; a test compares them. WHEN keeps the legal path free of any call.
+CREATE TRIGGER task_transition BEFORE UPDATE ON redrive.task FOR EACH ROW
+  WHEN (OLD.state <> NEW.state AND (OLD.state || '>' || NEW.state) NOT IN (
+    'waiting>leased', 'waiting>held', 'waiting>dead', 'held>waiting', 'held>dead',
+    'leased>waiting', 'leased>held', 'leased>succeeded', 'leased>dead', 'dead>waiting', 'dead>held'))
+  EXECUTE FUNCTION redrive.refuse_transition('state');
+-- A fence never goes back, and a new lease always raises it.
+CREATE TRIGGER task_fence BEFORE UPDATE ON redrive.task FOR EACH ROW
+  WHEN (NEW.fence < OLD.fence OR (NEW.state = 'leased' AND NEW.fence = OLD.fence)
+        OR (OLD.state = 'dead' AND NEW.state <> 'dead' AND NEW.generation = OLD.generation))
+  EXECUTE FUNCTION redrive.refuse_transition('fence');
+CREATE TRIGGER event_transition BEFORE UPDATE ON redrive.event FOR EACH ROW
+  WHEN (OLD.status <> NEW.status AND (OLD.status || '>' || NEW.status) NOT IN (
+    'received>queued', 'received>delivered', 'queued>delivered', 'queued>failed', 'failed>queued'))
+  EXECUTE FUNCTION redrive.refuse_transition('status');
+CREATE TRIGGER dead_letter_transition BEFORE UPDATE ON redrive.dead_letter FOR EACH ROW
+  WHEN (OLD.state <> NEW.state AND (OLD.state || '>' || NEW.state) NOT IN (
+    'open>replaying', 'open>resolved', 'open>ignored', 'open>deleted', 'replaying>resolved', 'replaying>open',
+    'resolved>replaying', 'resolved>deleted', 'ignored>replaying', 'ignored>resolved', 'ignored>deleted'))
+  EXECUTE FUNCTION redrive.refuse_transition('state');
+
+-- Counters. One upsert per org, name and statement, in key order: two batches never wait for each other in a ring.
+CREATE FUNCTION redrive.tally(p_org uuid[], p_name text[], p_n bigint[]) RETURNS void LANGUAGE sql AS $$
+  INSERT INTO redrive.counter AS c (org_id, name, shard, n)
+  SELECT org_id, name, (pg_backend_pid() % 16)::smallint, sum(n)
+    FROM unnest(p_org, p_name, p_n) AS d(org_id, name, n)
+   GROUP BY org_id, name HAVING sum(n) <> 0 ORDER BY org_id, name
+  ON CONFLICT (org_id, name, shard) DO UPDATE SET n = c.n + excluded.n
+$$;
+
+CREATE FUNCTION redrive.count_added() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+  IF TG_TABLE_NAME = 'event' THEN
+    PERFORM redrive.tally(array_agg(org_id), array_agg(name), array_agg(n)) FROM (
+      SELECT org_id, 'event.' || status AS name, count(*) AS n FROM added GROUP BY org_id, status) d;
+  ELSIF TG_TABLE_NAME = 'dead_letter' THEN
+    PERFORM redrive.tally(array_agg(org_id), array_agg(name), array_agg(n)) FROM (
+      SELECT org_id, 'dead.' || state AS name, count(*) AS n FROM added GROUP BY org_id, state) d;
+  ELSE
+    PERFORM redrive.tally(array_agg(org_id), array_agg(name), array_agg(n)) FROM (
+      SELECT org_id, 'task.' || state AS name, count(*) AS n FROM added GROUP BY org_id, state) d;
+  END IF;
+  RETURN NULL;
+END $$;
+
+CREATE FUNCTION redrive.count_moved() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+  IF TG_TABLE_NAME = 'event' THEN
+    PERFORM redrive.tally(array_agg(org_id), array_agg(name), array_agg(n)) FROM (
+      SELECT org_id, 'event.' || status AS name, -count(*) AS n FROM removed GROUP BY org_id, status
+      UNION ALL
+      SELECT org_id, 'event.' || status, count(*) FROM added GROUP BY org_id, status) d;
+  ELSIF TG_TABLE_NAME = 'dead_letter' THEN
+    PERFORM redrive.tally(array_agg(org_id), array_agg(name), array_agg(n)) FROM (
+      SELECT org_id, 'dead.' || state AS name, -count(*) AS n FROM removed GROUP BY org_id, state
+      UNION ALL
+      SELECT org_id, 'dead.' || state, count(*) FROM added GROUP BY org_id, state) d;
+  ELSE
+    -- 'retrying' counts the retry queue: open tasks that have failed before.
+    PERFORM redrive.tally(array_agg(org_id), array_agg(name), array_agg(n)) FROM (
+      SELECT org_id, 'task.' || state AS name, -count(*) AS n FROM removed GROUP BY org_id, state
+      UNION ALL
+      SELECT org_id, 'task.' || state, count(*) FROM added GROUP BY org_id, state
+      UNION ALL
+      SELECT org_id, 'retrying', -count(*) FROM removed
+       WHERE attempts > 0 AND state IN ('waiting', 'leased', 'held') GROUP BY org_id
+      UNION ALL
+      SELECT org_id, 'retrying', count(*) FROM added
+       WHERE attempts > 0 AND state IN ('waiting', 'leased', 'held') GROUP BY org_id) d;
+  END IF;
+  RETURN NULL;
+END $$;
+
+DO $$
+DECLARE table_name text;
+BEGIN
+  FOREACH table_name IN ARRAY ARRAY['event', 'task', 'dead_letter'] LOOP
+    EXECUTE format('CREATE TRIGGER count_added AFTER INSERT ON redrive.%I REFERENCING NEW TABLE AS added
+      FOR EACH STATEMENT EXECUTE FUNCTION redrive.count_added()', table_name);
+    EXECUTE format('CREATE TRIGGER count_moved AFTER UPDATE ON redrive.%I
+      REFERENCING OLD TABLE AS removed NEW TABLE AS added
+      FOR EACH STATEMENT EXECUTE FUNCTION redrive.count_moved()', table_name);
+  END LOOP;
+END $$;
+
+-- Row-level security. After SET LOCAL the setting is an empty string, not NULL, in later transactions: nullif.
+CREATE FUNCTION redrive.current_org() RETURNS uuid LANGUAGE sql STABLE AS $$
+  SELECT nullif(current_setting('redrive.org', true), '')::uuid
+$$;
+
+GRANT USAGE ON SCHEMA redrive TO redrive_app, redrive_engine, redrive_producer;
+DO $$
+DECLARE t record;
+BEGIN
+  FOR t IN SELECT c.relname FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid AND a.attname = 'org_id'
+            WHERE c.relnamespace = 'redrive'::regnamespace AND c.relkind = 'r' LOOP
+    EXECUTE format('ALTER TABLE redrive.%I ENABLE ROW LEVEL SECURITY', t.relname);
+    EXECUTE format('ALTER TABLE redrive.%I FORCE ROW LEVEL SECURITY', t.relname);
+    EXECUTE format('CREATE POLICY tenant ON redrive.%I TO redrive_app
+      USING (org_id = (SELECT redrive.current_org())) WITH CHECK (org_id = (SELECT redrive.current_org()))', t.relname);
+    EXECUTE format('CREATE POLICY engine ON redrive.%I TO redrive_engine USING (true) WITH CHECK (true)', t.relname);
+    EXECUTE format('GRANT SELECT, INSERT, UPDATE ON redrive.%I TO redrive_app, redrive_engine', t.relname);
+  END LOOP;
+END $$;
+GRANT SELECT, UPDATE ON redrive.installation TO redrive_engine;
+GRANT SELECT ON redrive.schema_migration TO redrive_app, redrive_engine;

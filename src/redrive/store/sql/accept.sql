@@ -1,0 +1,4 @@
+-- accept: see the function of that name in the migrations.
+SELECT org_id, event_id, verdict, status
+  FROM redrive.accept($1::uuid[], $2::uuid[], $3::text[], $4::bytea[], $5::timestamptz[], $6::uuid[], $7::text[],
+                      $8::text[], $9::text[], $10::text[], $11::text[], $12::timestamptz);

@@ -1,0 +1,19 @@
+-- check_audited: what a person did with a dead letter stands in the audit: skip, retry, resolve, ignore, delete.
+WITH done AS (
+  SELECT d.org_id, d.task_id, act.action
+    FROM redrive.dead_letter d
+    JOIN redrive.task t ON t.org_id = d.org_id AND t.id = d.task_id
+   CROSS JOIN LATERAL (VALUES
+     ('task.skip', d.reason = 'skipped'),
+     ('dead_letter.retry', d.replays > 0),
+     -- A replay that succeeded resolves the letter by itself.
+     ('dead_letter.resolve', d.state = 'resolved' AND t.state = 'dead'),
+     ('dead_letter.ignore', d.state = 'ignored'),
+     ('dead_letter.delete', d.state = 'deleted')) AS act(action, taken)
+   WHERE act.taken)
+SELECT done.org_id, done.task_id AS id, format('%s is not in the audit', done.action) AS detail
+  FROM done
+ WHERE NOT EXISTS (
+   SELECT FROM redrive.audit a
+    WHERE a.org_id = done.org_id AND a.subject_id = done.task_id AND a.action = done.action)
+ LIMIT 11;

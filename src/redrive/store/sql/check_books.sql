@@ -1,0 +1,29 @@
+-- check_books: every event and every task of each org, by where it stands. Counted, not taken from the counters.
+WITH events AS (
+  SELECT org_id, count(*) AS events,
+         count(*) FILTER (WHERE status = 'received') AS received,
+         count(*) FILTER (WHERE status = 'queued') AS queued,
+         count(*) FILTER (WHERE status = 'delivered') AS delivered,
+         count(*) FILTER (WHERE status = 'failed') AS failed
+    FROM redrive.event GROUP BY org_id),
+tasks AS (
+  SELECT t.org_id, count(*) AS tasks,
+         count(*) FILTER (WHERE t.state = 'waiting') AS waiting,
+         count(*) FILTER (WHERE t.state = 'leased') AS leased,
+         count(*) FILTER (WHERE t.state = 'held') AS held,
+         count(*) FILTER (WHERE t.state = 'succeeded') AS succeeded,
+         count(*) FILTER (WHERE t.state = 'dead') AS dead,
+         count(*) FILTER (WHERE t.state = 'dead' AND d.state = 'open') AS dead_open,
+         count(*) FILTER (WHERE t.state = 'dead' AND d.state = 'resolved') AS dead_resolved,
+         count(*) FILTER (WHERE t.state = 'dead' AND d.state = 'ignored') AS dead_ignored,
+         count(*) FILTER (WHERE t.state = 'dead' AND d.state = 'deleted') AS dead_deleted,
+         count(*) FILTER (WHERE d.state = 'replaying') AS replaying
+    FROM redrive.task t
+    LEFT JOIN redrive.dead_letter d ON d.org_id = t.org_id AND d.task_id = t.id
+   GROUP BY t.org_id)
+SELECT coalesce(o.name, org_id::text) AS org, e.events, e.received, e.queued, e.delivered, e.failed, t.tasks, t.waiting,
+       t.leased, t.held, t.succeeded, t.dead, t.dead_open, t.dead_resolved, t.dead_ignored, t.dead_deleted, t.replaying
+  FROM redrive.org o
+  FULL JOIN events e USING (org_id)
+  FULL JOIN tasks t USING (org_id)
+ ORDER BY 1;

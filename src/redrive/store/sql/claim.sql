@@ -1,0 +1,53 @@
+-- claim: lease due tasks to a worker. An expired lease is simply due again: taking it over records the lost try.
+-- $1 now (NULL: the database's clock), $2 queues, $3 and $4 where to begin in each (see below), $5 limit, $6 worker,
+-- $7 seconds that a lease outlasts its try.
+--
+-- The floor: rows settled since stay in the index until vacuum may remove them, and while somebody holds a snapshot
+-- open that is never. A worker that drains a backlog begins behind the last row it took instead of stepping over all
+-- of them again; it goes back to the start at short intervals, for rows that were committed late.
+WITH clock AS MATERIALIZED (
+  SELECT coalesce($1::timestamptz, clock_timestamp()) AS now),
+due AS MATERIALIZED (
+  SELECT d.*, clock.now
+    FROM clock, unnest($2::text[], $3::timestamptz[], $4::uuid[]) AS q(queue, floor_due, floor_id)
+   CROSS JOIN LATERAL (
+     SELECT t.org_id, t.id, t.state, t.endpoint_id, t.policy_id, t.due_at
+       FROM redrive.task t
+      WHERE t.queue = q.queue AND t.state IN ('waiting', 'leased') AND t.due_at <= clock.now
+        AND (t.due_at, t.id) > (q.floor_due, q.floor_id)
+      ORDER BY t.due_at, t.id LIMIT $5 FOR UPDATE SKIP LOCKED) d
+   LIMIT $5),
+terms AS MATERIALIZED (
+  SELECT due.org_id, due.id, due.due_at, due.now, due.state = 'leased' AS lost, e.disabled_at IS NOT NULL AND e.deleted_at IS NULL AS hold,
+         coalesce(e.timeout_s, p.timeout_s) AS timeout_s
+    FROM due
+    JOIN redrive.policy p ON p.org_id = due.org_id AND p.id = due.policy_id
+    LEFT JOIN redrive.endpoint e ON e.org_id = due.org_id AND e.id = due.endpoint_id),
+lost AS (
+  INSERT INTO redrive.attempt (org_id, task_id, fence, generation, number, result, worker_id, started_at, ended_at,
+                               category, possible_duplicate, error_message)
+  SELECT t.org_id, t.id, t.fence, t.generation, t.attempts + 1, 'lost', t.worker_id, t.leased_at, terms.now,
+         'timeout', true, 'The worker did not report before its lease ended: it died, hung, or was cut off.'
+    FROM terms JOIN redrive.task t ON t.org_id = terms.org_id AND t.id = terms.id WHERE terms.lost),
+taken AS (
+  UPDATE redrive.task t SET
+         state = CASE WHEN terms.hold THEN 'held' ELSE 'leased' END,
+         fence = t.fence + CASE WHEN terms.hold THEN 0 ELSE 1 END,
+         due_at = CASE WHEN terms.hold THEN t.due_at ELSE terms.now + make_interval(secs => terms.timeout_s + $7) END,
+         worker_id = CASE WHEN terms.hold THEN NULL ELSE $6::uuid END,
+         leased_at = CASE WHEN terms.hold THEN NULL ELSE terms.now END,
+         attempts = t.attempts + CASE WHEN terms.lost THEN 1 ELSE 0 END,
+         first_failed_at = CASE WHEN terms.lost THEN coalesce(t.first_failed_at, terms.now) ELSE t.first_failed_at END,
+         last_failed_at = CASE WHEN terms.lost THEN terms.now ELSE t.last_failed_at END,
+         expedited = false,
+         updated_at = terms.now
+    FROM terms
+   WHERE t.org_id = terms.org_id AND t.id = terms.id
+  RETURNING t.*, terms.timeout_s, terms.lost, terms.now, terms.due_at AS was_due_at)
+SELECT t.org_id, t.id, t.event_id, t.endpoint_id, t.policy_id, t.kind, t.queue, t.event_type, t.fence, t.attempts,
+       t.generation, t.begun_at, t.timeout_s, t.lost, t.now, e.correlation_id, b.body, b.content_type, t.state,
+       t.was_due_at
+  FROM taken t
+  JOIN redrive.event e ON e.org_id = t.org_id AND e.id = t.event_id
+  JOIN redrive.payload b ON b.org_id = t.org_id AND b.event_id = t.event_id
+ ORDER BY t.was_due_at, t.id;

@@ -1,0 +1,10 @@
+-- disable_endpoint: the engine stops an endpoint (its tasks are held as they fall due) and says so in the audit.
+-- $1 now, $2 org, $3 endpoint, $4 reason.
+WITH disabled AS (
+  UPDATE redrive.endpoint e SET disabled_at = coalesce($1::timestamptz, clock_timestamp()), disabled_reason = $4,
+         updated_at = coalesce($1::timestamptz, clock_timestamp())
+   WHERE e.org_id = $2 AND e.id = $3 AND e.disabled_at IS NULL AND e.deleted_at IS NULL
+  RETURNING e.org_id, e.id, e.disabled_at)
+INSERT INTO redrive.audit (org_id, id, at, actor, action, subject_kind, subject_id, because)
+SELECT org_id, redrive.uuid7(), disabled_at, 'engine', 'endpoint.disable', 'endpoint', id, $4 FROM disabled
+RETURNING id;

@@ -1,0 +1,53 @@
+-- settle_failed: close leases whose try failed, was given back, or may not be made. Where the fence moved on, nothing
+-- changes and no row comes back. $1 now, then one array each; `verdict` is retry | await | die | release.
+-- released: no try was made, so nothing is counted. await: only a person retries (due at infinity).
+WITH clock AS MATERIALIZED (
+  SELECT coalesce($1::timestamptz, clock_timestamp()) AS now),
+closed AS (
+  UPDATE redrive.task t SET
+         state = CASE WHEN r.verdict = 'die' THEN 'dead' ELSE 'waiting' END,
+         attempts = t.attempts + r.tried,
+         worker_id = NULL,
+         due_at = CASE r.verdict WHEN 'retry' THEN clock.now + make_interval(secs => r.delay_s)
+                                 WHEN 'release' THEN clock.now ELSE 'infinity' END,
+         reason = r.reason,
+         first_failed_at = CASE WHEN r.tried = 1 THEN coalesce(t.first_failed_at, clock.now) ELSE t.first_failed_at END,
+         last_failed_at = CASE WHEN r.tried = 1 THEN clock.now ELSE t.last_failed_at END,
+         updated_at = clock.now
+    FROM clock, unnest($2::uuid[], $3::uuid[], $4::int[], $5::text[], $6::int[], $7::float8[], $8::text[], $9::text[],
+                       $10::text[], $11::text[], $12::text[], $13::float8[], $14::int[], $15::text[], $16::text[],
+                       $17::text[], $18::bytea[], $19::bool[], $20::bool[])
+      AS r(org_id, id, fence, verdict, tried, delay_s, reason, category, fingerprint, error_message, error_stack, took_s,
+           status_code, url, request_headers, response_headers, response_body, truncated, possible_duplicate)
+   WHERE t.org_id = r.org_id AND t.id = r.id AND t.fence = r.fence AND t.worker_id IS NOT NULL
+  RETURNING t.*, clock.now, r.verdict, r.tried, r.category, r.fingerprint, r.error_message, r.error_stack, r.took_s,
+            r.status_code, r.url, r.request_headers, r.response_headers, r.response_body, r.truncated,
+            r.possible_duplicate),
+tried AS (
+  INSERT INTO redrive.attempt (org_id, task_id, fence, generation, number, result, started_at, ended_at, status_code,
+                               category, possible_duplicate, truncated, error_message, error_stack, url,
+                               request_headers, response_headers, response_body)
+  SELECT org_id, id, fence, generation, attempts, CASE tried WHEN 1 THEN 'failed' ELSE 'released' END,
+         now - make_interval(secs => took_s), now, status_code, category, possible_duplicate, truncated, error_message,
+         error_stack, url, request_headers, response_headers, response_body
+    FROM closed),
+died AS (
+  INSERT INTO redrive.dead_letter AS d (org_id, task_id, state, kind, event_id, endpoint_id, event_type, external_system,
+                                        reason, category, fingerprint, error_message, first_failed_at, failed_at,
+                                        generation, created_at, updated_at)
+  SELECT org_id, id, 'open', kind, event_id, endpoint_id, event_type, external_system, reason, category, fingerprint,
+         error_message, first_failed_at, now, generation, now, now
+    FROM closed WHERE verdict = 'die'
+  ON CONFLICT (org_id, task_id) DO UPDATE SET
+         state = 'open', reason = excluded.reason, category = excluded.category, fingerprint = excluded.fingerprint,
+         error_message = excluded.error_message, failed_at = excluded.failed_at, generation = excluded.generation,
+         created_at = excluded.created_at, updated_at = excluded.updated_at, replay_outcome = 'failed'),
+failed AS (
+  UPDATE redrive.event e SET
+         open_tasks = e.open_tasks - c.n, dead_tasks = e.dead_tasks + c.n,
+         status = CASE WHEN e.open_tasks > c.n THEN 'queued' ELSE 'failed' END,
+         failed_at = CASE WHEN e.open_tasks = c.n THEN c.now ELSE e.failed_at END
+    FROM (SELECT org_id, event_id, now, count(*)::int AS n FROM closed WHERE verdict = 'die'
+           GROUP BY org_id, event_id, now ORDER BY org_id, event_id) c
+   WHERE e.org_id = c.org_id AND e.id = c.event_id)
+SELECT org_id, id, fence, due_at, now FROM closed;

@@ -1,0 +1,188 @@
+"""Leases on tasks: claim what is due, settle what was tried. The engine's only way to the database.
+
+Called by engine.worker through core.ports.TaskStore. Every write is fenced: a lease that was lost changes nothing.
+"""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import assert_never
+from uuid import UUID
+
+import asyncpg
+import msgspec
+
+from redrive.core.decide import AwaitPerson, Decision, Die, RetryIn, Succeed
+from redrive.core.fingerprint import fingerprint
+from redrive.core.outcome import Category, Failure, Success
+from redrive.core.policy import Policy
+from redrive.core.ports import Claim, Floor, Job, NextDue, Released, Settled, Settlement
+from redrive.store.clock import Clock
+from redrive.store.db import Database
+
+_START = Floor(datetime(1970, 1, 1, tzinfo=UTC), UUID(int=0))
+_DEADLOCK_TRIES = 5
+MAX_ERROR_CHARS = 4_000
+MAX_STACK_CHARS = 16_000
+
+
+class Tasks:
+    def __init__(self, db: Database, clock: Clock) -> None:
+        self._db = db
+        self._clock = clock
+
+    async def claim(
+        self, *, queues: Sequence[str], floors: Mapping[str, Floor], limit: int, worker_id: UUID, margin_s: float
+    ) -> Claim:
+        starts = [floors.get(queue, _START) for queue in queues]
+        rows = await self._db.fetch(
+            "claim",
+            self._clock.now(),
+            list(queues),
+            [start.due_at for start in starts],
+            [start.task_id for start in starts],
+            limit,
+            worker_id,
+            margin_s,
+        )
+        jobs = [Job(*row[:18]) for row in rows if row["state"] == "leased"]
+        passed = {row["queue"]: Floor(row["was_due_at"], row["id"]) for row in rows}
+        return Claim(
+            jobs=jobs,
+            now=rows[0]["now"] if rows else None,
+            held=len(rows) - len(jobs),
+            full=len(rows) >= limit,
+            floors=passed,
+        )
+
+    async def next_due(self, queues: Sequence[str]) -> NextDue:
+        row = await self._db.fetchrow("next_due", self._clock.now(), list(queues))
+        assert row is not None
+        return NextDue(now=row["now"], due_at=row["due_at"])
+
+    async def settle(self, settlements: Sequence[Settlement]) -> list[Settled]:
+        """Write decisions. Batches that wait for each other's events are broken up by the server: try again."""
+        for tries_left in reversed(range(_DEADLOCK_TRIES)):
+            try:
+                return await self._settle(settlements)
+            except (asyncpg.DeadlockDetectedError, asyncpg.SerializationError):
+                if not tries_left:
+                    raise
+                await asyncio.sleep(0)
+        raise AssertionError("unreachable")
+
+    async def _settle(self, settlements: Sequence[Settlement]) -> list[Settled]:
+        succeeded = [s for s in settlements if isinstance(s.decision, Succeed)]
+        failed = [s for s in settlements if not isinstance(s.decision, Succeed)]
+        closed: dict[tuple[UUID, int], datetime | None] = {}
+        if succeeded:
+            rows = await self._db.fetch("settle_succeeded", self._clock.now(), *_success_columns(succeeded))
+            closed.update(((row["id"], row["fence"]), None) for row in rows)
+        if failed:
+            rows = await self._db.fetch("settle_failed", self._clock.now(), *_failure_columns(failed))
+            closed.update(((row["id"], row["fence"]), row["due_at"]) for row in rows)
+        if len(closed) < len(settlements):
+            await self._keep_late([s for s in settlements if (s.job.id, s.job.fence) not in closed])
+        return [Settled(s, (s.job.id, s.job.fence) in closed, closed.get((s.job.id, s.job.fence))) for s in settlements]
+
+    async def _keep_late(self, late: Sequence[Settlement]) -> None:
+        await self._db.execute(
+            "late_result",
+            self._clock.now(),
+            [s.job.org_id for s in late],
+            [s.job.id for s in late],
+            [s.job.fence for s in late],
+            ["succeeded" if isinstance(s.outcome, Success) else "failed" if s.outcome else "released" for s in late],
+            [s.exchange.status_code for s in late],
+            [s.exchange.url for s in late],
+        )
+
+    async def policies(self, keys: Sequence[tuple[UUID, UUID]]) -> dict[UUID, Policy]:
+        """Policies by id, as they were when the tasks were accepted."""
+        rows = await self._db.fetch("policies_by_id", [org for org, _ in keys], [id for _, id in keys])
+        return {row["id"]: Policy.from_spec(msgspec.json.decode(row["spec"])) for row in rows}
+
+    async def disable_endpoint(self, org_id: UUID, endpoint_id: UUID, reason: str) -> bool:
+        row = await self._db.fetchrow("disable_endpoint", self._clock.now(), org_id, endpoint_id, reason)
+        return row is not None
+
+
+def _success_columns(settlements: Sequence[Settlement]) -> list[list[object]]:
+    return [
+        [s.job.org_id for s in settlements],
+        [s.job.id for s in settlements],
+        [s.job.fence for s in settlements],
+        [s.took_s for s in settlements],
+        [s.exchange.status_code for s in settlements],
+        [s.exchange.url for s in settlements],
+        [s.exchange.request_headers for s in settlements],
+        [s.exchange.response_headers for s in settlements],
+        [s.exchange.response_body for s in settlements],
+        [s.exchange.truncated for s in settlements],
+    ]
+
+
+def _failure_columns(settlements: Sequence[Settlement]) -> list[list[object]]:
+    return [list(column) for column in zip(*(_failure_row(s) for s in settlements), strict=True)]
+
+
+def _failure_row(s: Settlement) -> tuple[object, ...]:
+    job, exchange, failure = s.job, s.exchange, s.outcome
+    assert not isinstance(failure, Success)
+    verdict, delay_s, reason, category, message = _verdict(s.decision, failure)
+    place = str(job.endpoint_id or job.queue)
+    return (
+        job.org_id,
+        job.id,
+        job.fence,
+        verdict,
+        0 if failure is None else 1,
+        delay_s,
+        reason,
+        category,
+        fingerprint(job.kind, place, category, message) if reason else None,
+        _storable(message, MAX_ERROR_CHARS),
+        _storable(failure.stack, MAX_STACK_CHARS) if failure and failure.stack else None,
+        s.took_s,
+        exchange.status_code,
+        exchange.url,
+        exchange.request_headers,
+        exchange.response_headers,
+        exchange.response_body,
+        exchange.truncated,
+        failure.possible_duplicate if failure else isinstance(s.decision, Released) and s.decision.possible_duplicate,
+    )
+
+
+def _verdict(
+    decision: Decision | Released, failure: Failure | None
+) -> tuple[str, float | None, str | None, Category, str]:
+    category = failure.category if failure else Category.TIMEOUT
+    message = failure.message if failure else "No try was made."
+    match decision:
+        case RetryIn(delay=delay):
+            return "retry", delay.total_seconds(), None, category, message
+        case AwaitPerson():
+            return "await", None, None, category, message
+        case Die(reason=reason, category=category):
+            if failure is None:
+                message = f"No further try was made: {_WHY_NOT[reason.value]}."
+            return "die", None, reason.value, category, message
+        case Released(why=why):
+            return "release", None, None, category, why
+        case Succeed():
+            raise AssertionError("a success is settled with the others of its kind")
+    assert_never(decision)
+
+
+_WHY_NOT = {
+    "exhausted": "its retries are used up, the last one lost with its worker",
+    "expired": "it is older than its policy allows",
+    "permanent": "it cannot succeed",
+    "skipped": "a person skipped it",
+}
+
+
+def _storable(text: str, limit: int) -> str:
+    """PostgreSQL's text takes no NUL and no lone surrogate."""
+    return text[:limit].replace("\x00", "\\0").encode("utf-8", "replace").decode("utf-8")
