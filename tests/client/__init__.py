@@ -1,0 +1,1 @@
+"""The delivering client and its guards, against raw servers on real sockets."""
