@@ -188,7 +188,7 @@ async def test_the_queue_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
         await until(lambda: client.stats().waiting == 1)
         with pytest.raises(TransferError) as caught:
             await client.send(post(server.port), timeout_s=5)
-        assert (caught.value.kind, caught.value.sent) == (FailureKind.CONNECT, False)
+        assert (caught.value.kind, caught.value.sent) == (FailureKind.BUSY, False)
         gate.open(2)
         await asyncio.gather(*tasks)
 

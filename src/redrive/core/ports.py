@@ -96,10 +96,8 @@ class Floor(NamedTuple):
 
 class Claim(NamedTuple):
     jobs: list[Job]
-    now: datetime | None  # the database's time; None where nothing was due
     held: int  # due, but put on hold instead: their endpoint is disabled
-    full: bool  # as many as asked for: there may be more
-    floors: Mapping[str, Floor]
+    ends: Mapping[str, Floor]  # where it stopped in the queues that may have more
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,8 +138,11 @@ class Destination(Protocol):
         """Load what a batch needs, once for all of them."""
         ...
 
-    async def attempt(self, job: Job, now: datetime) -> Try:
-        """Try the job within its time-out. What goes wrong is an outcome, not an exception."""
+    async def attempt(self, job: Job, now: datetime) -> Try | Released:
+        """Try the job within its time-out. What goes wrong is an outcome, not an exception.
+
+        Released where no try could be made for want of room: it must not cost the task an attempt.
+        """
         ...
 
     async def aclose(self) -> None: ...

@@ -17,7 +17,7 @@ from uuid import UUID
 from redrive.core.address import BadUrl, Target, parse_target
 from redrive.core.classify import classify_status, parse_retry_after
 from redrive.core.outcome import Category, Failure, Outcome, Success
-from redrive.core.ports import HTTP_QUEUE, NO_EXCHANGE, EndpointBook, EndpointTerms, Exchange, Job, Try
+from redrive.core.ports import HTTP_QUEUE, NO_EXCHANGE, EndpointBook, EndpointTerms, Exchange, Job, Released, Try
 from redrive.core.redact import redact_headers, redact_url
 from redrive.core.sign import sign
 from redrive.destinations.client import Client, FailureKind, Request, Response, TransferError, build_head
@@ -96,7 +96,7 @@ class HttpDestination:
             loaded_at=time.monotonic(),
         )
 
-    async def attempt(self, job: Job, now: datetime) -> Try:
+    async def attempt(self, job: Job, now: datetime) -> Try | Released:
         plan = self._plans.get(job.endpoint_id) if job.endpoint_id else None
         if plan is None or plan.target is None:
             why = plan.problem if plan and plan.problem else "The task's endpoint does not exist."
@@ -105,6 +105,8 @@ class HttpDestination:
         try:
             response = await self._client.send(request, timeout_s=job.timeout_s)
         except TransferError as error:
+            if error.kind is FailureKind.BUSY:
+                return Released(f"Not tried: {error.message}.")
             category = _CATEGORY.get(error.kind, Category.NETWORK)
             failure = Failure(category, error.message, possible_duplicate=error.sent)
             return Try(failure, Exchange(plan.url, plan.request_headers))

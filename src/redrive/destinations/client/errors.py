@@ -17,6 +17,7 @@ class FailureKind(StrEnum):
     RESET = "reset"
     MALFORMED = "malformed"
     CLOSED = "closed"
+    BUSY = "busy"  # no connection came free: nothing was tried
 
 
 class TransferError(Exception):

@@ -111,7 +111,7 @@ class Pool:
             return origin, None
         if self._waiting >= MAX_WAITING:
             self._tidy(origin)
-            raise TransferError(FailureKind.CONNECT, "too many requests wait for a connection", sent=False)
+            raise TransferError(FailureKind.BUSY, "too many requests wait for a connection", sent=False)
         waiter = self._queue(origin, deadline)
         try:
             return origin, await waiter.future
@@ -302,7 +302,7 @@ class Pool:
             self._leave(waiter)
             self._tidy(waiter.origin)
             message = "no connection became free before the deadline"
-            waiter.future.set_exception(TransferError(FailureKind.TIMEOUT, message, sent=False))
+            waiter.future.set_exception(TransferError(FailureKind.BUSY, message, sent=False))
 
     def _close_idle(self, now: float) -> None:
         parked = [each for origin in self._origins.values() for each in origin.idle]
