@@ -1,0 +1,1 @@
+"""What the machine allows: the least code that does the same work, without guards, records or features."""

@@ -1,0 +1,1 @@
+"""Other systems on the same job, each at its documented best, pinned, in a venv or node_modules of its own."""

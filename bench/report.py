@@ -1,0 +1,182 @@
+"""Results as files, tables and plots: bench/results/*.json, docs/benchmarks.md, docs/images/bench-*.svg.
+
+Called by bench.run. Touches those files only.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from bench.goals import COSTS, Key, Outcome, Results, Verdict, judge
+from bench.model import Run, spread
+from bench.peers.base import Peer
+from bench.plots import Bar, bars, number
+from bench.processes import ROOT
+from bench.scenarios import DELIVER_VARIANTS, OURS
+
+RESULTS = ROOT / "bench" / "results"
+DOCS = ROOT / "docs"
+PLOTS: Mapping[str, tuple[str, str, str, str, str]] = {  # file: title, unit, scenario, variant, figure
+    "bench-deliver": ("Webhooks delivered, one worker process", "jobs/s", "deliver", "webhook", "per_s"),
+    "bench-retry": ("Each job fails once, then succeeds", "jobs/s", "deliver", "flaky", "per_s"),
+    "bench-ingest": ("Single events accepted, durable", "events/s", "ingest", "single", "per_s"),
+    "bench-batch": ("Events accepted in batches of 1 000", "events/s", "ingest", "batch", "per_s"),
+    "bench-wal": ("WAL written per delivered job", "bytes", "deliver", "webhook", "wal_bytes_per_job"),
+}
+ABOUT_PEERS = (
+    "Settings are the best of a handful that were tried, most of them once, on a machine that was not quiet: better",
+    "ones may exist. Peers run *flaky* and *×2* once. The number of jobs differs by system, so that each runs for",
+    "some seconds. Awa's *flaky* has 1 000 jobs: with the same settings 8 000 did not finish in 90 s. Awa's clock",
+    "stops at the last answer, not at its settling, and Celery's as well. graphile-worker cannot retry sooner than",
+    "2.7 s, which bounds its *flaky*.",
+)
+
+
+def write_results(results: Results, about: Mapping[str, object]) -> None:
+    """One file per scenario that ran; others keep what they have."""
+    RESULTS.mkdir(parents=True, exist_ok=True)
+    keys = [*results.runs, *results.not_run]
+    for scenario in sorted({key[0] for key in keys if results.of(*key)}):
+        rows = [_row(key, results) for key in keys if key[0] == scenario]
+        text = json.dumps({"about": about, "scenario": scenario, "rows": rows}, indent=1, ensure_ascii=False)
+        (RESULTS / f"{scenario}.json").write_text(text + "\n")
+
+
+def _row(key: Key, results: Results) -> dict[str, object]:
+    runs = [
+        {"n": run.n, "seconds": round(run.seconds, 4), "per_s": round(run.per_s, 1)}
+        | {"extra": {name: round(value, 4) for name, value in run.extra.items()}}
+        for run in results.of(*key)
+    ]
+    why = {} if runs else {"not_run": results.why_not(*key)}
+    return {"variant": key[1], "system": key[2], "runs": runs} | why
+
+
+def read_results() -> tuple[Results, dict[str, object]]:
+    """Everything that bench/results holds, for rendering; `about` is that of the newest file."""
+    results, about = Results({}, {}), {}
+    for path in sorted(RESULTS.glob("*.json")):
+        kept = json.loads(path.read_text())
+        about = max(about, kept["about"], key=lambda a: str(a.get("taken_at", "")))
+        for row in kept["rows"]:
+            key = (kept["scenario"], row["variant"], row["system"])
+            if row["runs"]:
+                results.runs[key] = [Run(key[2], **run) for run in row["runs"]]
+            else:
+                results.not_run[key] = row["not_run"]
+    return results, about
+
+
+def goals_table(outcomes: Sequence[Outcome]) -> list[str]:
+    marks = {Verdict.PASS: "pass", Verdict.MISS: "**miss**", Verdict.NOT_RUN: "not run"}
+    lines = ["| Goal | Wanted | Found | |", "|---|---|---|---|"]
+    return lines + [f"| {o.goal} | {o.wanted} | {o.found} | {marks[o.verdict]} |" for o in outcomes]
+
+
+def figures_table(results: Results, scenario: str, variants: Sequence[str], key: str = "per_s") -> list[str]:
+    """Systems down, variants across: median (lowest to highest)."""
+    systems = dict.fromkeys(k[2] for k in [*results.runs, *results.not_run] if k[0] == scenario and k[1] in variants)
+    lines = [f"| System | {' | '.join(variants)} |", "|---|" + "---|" * len(variants)]
+    for system in systems:
+        cells = [_cell(results, (scenario, variant, system), key) for variant in variants]
+        lines.append(f"| {system} | {' | '.join(cells)} |")
+    return lines
+
+
+def _cell(results: Results, place: Key, key: str) -> str:
+    found = spread(results.of(*place), key)
+    if found is None:
+        return "" if results.of(*place) or place not in results.not_run else f"not run: {results.why_not(*place)}"
+    if found.times == 1:
+        return number(found.median)
+    return f"{number(found.median)} ({number(found.low)} to {number(found.high)})"
+
+
+def render(peers: Sequence[Peer]) -> Path:
+    """Write docs/benchmarks.md and its plots from what bench/results holds."""
+    results, about = read_results()
+    images = DOCS / "images"
+    images.mkdir(parents=True, exist_ok=True)
+    plots = {}
+    for name, (title, unit, scenario, variant, key) in PLOTS.items():
+        rows = _bars(results, scenario, variant, key)
+        path = images / f"{name}.svg"
+        path.unlink(missing_ok=True)
+        if rows:
+            path.write_text(bars(title, unit, rows))
+            plots[name] = f"![{title}](images/{name}.svg)"
+    page = DOCS / "benchmarks.md"
+    page.write_text("\n".join(_page(results, about, plots, peers)) + "\n")
+    return page
+
+
+def _bars(results: Results, scenario: str, variant: str, key: str) -> list[Bar]:
+    rows = []
+    for (its_scenario, its_variant, system), runs in results.runs.items():
+        if (its_scenario, its_variant) == (scenario, variant) and (found := spread(runs, key)):
+            rows.append(Bar(system, found.median, found.low, found.high, system == OURS))
+    return sorted(rows, key=lambda row: -row.value)
+
+
+def _page(results: Results, about: Mapping[str, object], plots: Mapping[str, str], peers: Sequence[Peer]) -> list[str]:
+    lines = [
+        "# Benchmarks",
+        "",
+        "Written by `make bench`, which runs Redrive, its ceilings (the least code that does the same work) and its",
+        "peers on the same jobs, on this machine, interleaved and repeated. Absolute figures differ from run to run",
+        "by a factor of two; only ratios taken within one run count. Commits are durable everywhere",
+        "(`fsync` and `synchronous_commit` on).",
+        "",
+        f"Last run: {about.get('taken_at', 'never')}, {about.get('cores', '?')} cores, "
+        f"Python {about.get('python', '?')}, PostgreSQL {about.get('postgres', '?')}.",
+        "",
+        "## Goals",
+        "",
+        *goals_table(judge(results)),
+        "",
+        "## Delivery",
+        "",
+        "The job: POST 512 bytes to a receiver on the same machine. *webhook*: it answers 200. *flaky*: it answers 503",
+        "once for every job, then 200. *×2*: two worker processes. Jobs per second from the first request until all",
+        "is settled: median, and lowest to highest where repeated. *spike* is a bare worker without attempts, fences,",
+        "time-outs or guards: the ceiling.",
+        "",
+        *figures_table(results, "deliver", DELIVER_VARIANTS),
+        "",
+    ]
+    lines += _with_plots(plots, "bench-deliver", "bench-retry")
+    lines += ["### What a delivered job costs the database", ""]
+    lines += _cost_table(results)
+    lines += [
+        "",
+        *_with_plots(plots, "bench-wal"),
+        "### The peers",
+        "",
+        *ABOUT_PEERS,
+        "",
+        "| System | Version | Settings |",
+        "|---|---|---|",
+    ]
+    lines += [f"| {peer.name} | {peer.version} | {peer.settings} |" for peer in peers]
+    lines += ["", "## Ingest", "", "Events per second, each answered after its commit.", ""]
+    lines += figures_table(results, "ingest", ("single", "batch"))
+    lines += ["", *_with_plots(plots, "bench-ingest", "bench-batch"), "## Latency when idle", ""]
+    lines += ["From the request to the receiver's answer, beside a bare commit and request; milliseconds.", ""]
+    for key in ("p50_ms", "p99_ms"):
+        lines += [f"{key[:-3]}:", "", *figures_table(results, "idle", ("latency",), key), ""]
+    return lines[:-1]
+
+
+def _with_plots(plots: Mapping[str, str], *names: str) -> list[str]:
+    return [line for name in names if name in plots for line in (plots[name], "")]
+
+
+def _cost_table(results: Results) -> list[str]:
+    lines = [f"| System | {' | '.join(COSTS.values())} |", "|---|---|---|---|"]
+    for (scenario, variant, system), runs in results.runs.items():
+        if (scenario, variant) == ("deliver", "webhook") and spread(runs, "wal_bytes_per_job"):
+            cells = [number(found.median) if (found := spread(runs, key)) else "" for key in COSTS]
+            lines.append(f"| {system} | {' | '.join(cells)} |")
+    return lines
