@@ -34,7 +34,7 @@ from redrive.store.clock import Clock, DatabaseClock
 from redrive.store.db import Database
 from redrive.store.endpoints import EndpointTermsBook
 from redrive.store.listen import listen
-from redrive.store.migrate import Migration, migrate
+from redrive.store.migrate import Migration, migrate, require_known, schema_version
 from redrive.store.orgs import DEFAULT_ORG, new_id
 from redrive.store.seal import Sealer
 from redrive.store.tasks import Tasks
@@ -43,6 +43,8 @@ from redrive.version import __version__
 SEAL_FILE = "secret.key"
 API_STOP_S = 5
 MAX_PER_ORIGIN = 200
+ENGINE_CONNECTIONS = 4
+APP_CONNECTIONS = 10
 
 log = structlog.get_logger("redrive.app")
 
@@ -70,8 +72,8 @@ def sealer_of(settings: Settings) -> Sealer:
 
 
 @asynccontextmanager
-async def open_stores(url: str, *, size: int = 10, name: str = "redrive") -> AsyncIterator[Stores]:
-    engine = await Database.open(url, role="redrive_engine", size=size, name=name)
+async def open_stores(url: str, *, size: int = APP_CONNECTIONS, name: str = "redrive") -> AsyncIterator[Stores]:
+    engine = await Database.open(url, role="redrive_engine", size=min(size, ENGINE_CONNECTIONS), name=name)
     try:
         app = await Database.open(url, role="redrive_app", size=size, name=name)
         try:
@@ -86,6 +88,15 @@ async def migrate_database(url: str) -> list[Migration]:
     connection = await asyncpg.connect(url)
     try:
         return await migrate(connection)
+    finally:
+        await connection.close()
+
+
+async def refuse_newer_schema(url: str) -> None:
+    """SchemaTooNew where a newer Redrive has migrated this database."""
+    connection = await asyncpg.connect(url)
+    try:
+        require_known(await schema_version(connection))
     finally:
         await connection.close()
 
@@ -108,10 +119,10 @@ async def prepare_database(settings: Settings, url: str) -> Prepared:
         first_key = None
         if settings.admin_key is not None:
             key = settings.admin_key.get_secret_value()
-            await keys.store_key(engine, org_id, key, name="admin key of the settings", role="OWNER")
+            await keys.store_key(engine, org_id, key, name="admin key of the settings", role="OWNER", by="settings")
         elif not await keys.has_keys(engine, org_id):
             first_key = keys.new_key()
-            await keys.store_key(engine, org_id, first_key, name="first key", role="OWNER")
+            await keys.store_key(engine, org_id, first_key, name="first key", role="OWNER", by="installation")
     finally:
         await engine.close()
     return Prepared(org_id, first_key, migrations)
@@ -135,6 +146,7 @@ async def run_api(settings: Settings, url: str, stop: asyncio.Event, *, listener
             access_log=False,
             log_config=None,
             server_header=False,
+            proxy_headers=False,
             timeout_graceful_shutdown=API_STOP_S,
             timeout_keep_alive=75,
         )
@@ -158,7 +170,7 @@ class _Server(uvicorn.Server):
 @asynccontextmanager
 async def open_worker(
     settings: Settings,
-    stores: Stores,
+    engine: Database,
     *,
     handlers: Mapping[str, Handler] | None = None,
     clock: Clock | None = None,
@@ -171,12 +183,12 @@ async def open_worker(
         max_connections=settings.concurrency * 2,
         max_per_origin=min(MAX_PER_ORIGIN, settings.concurrency),
     )
-    http = HttpDestination(client, EndpointTermsBook(stores.engine, sealer_of(settings)), version=__version__)
+    http = HttpDestination(client, EndpointTermsBook(engine, sealer_of(settings)), version=__version__)
     python = HandlerDestination(handlers or {})
     destinations: list[Destination] = [*([http] if webhooks else []), *([python] if handlers else [])]
     try:
         yield Worker(
-            Tasks(stores.engine, clock or DatabaseClock()),
+            Tasks(engine, clock or DatabaseClock()),
             destinations,
             worker_id=new_id(),
             concurrency=settings.concurrency,
@@ -192,13 +204,15 @@ async def run_worker(
     settings: Settings, url: str, stop: asyncio.Event, *, handlers: Mapping[str, Handler] | None = None
 ) -> None:
     """Work until `stop`, then drain."""
-    async with (
-        open_stores(url, size=6, name="redrive-worker") as stores,
-        open_worker(settings, stores, handlers=handlers) as worker,
-    ):
-        listening = asyncio.create_task(listen(url, worker.wake))
-        try:
-            await worker.run(stop)
-        finally:
-            listening.cancel()
-            await asyncio.gather(listening, return_exceptions=True)
+    await refuse_newer_schema(url)
+    engine = await Database.open(url, role="redrive_engine", size=ENGINE_CONNECTIONS, name="redrive-worker")
+    try:
+        async with open_worker(settings, engine, handlers=handlers) as worker:
+            listening = asyncio.create_task(listen(url, worker.wake))
+            try:
+                await worker.run(stop)
+            finally:
+                listening.cancel()
+                await asyncio.gather(listening, return_exceptions=True)
+    finally:
+        await engine.close()

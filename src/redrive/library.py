@@ -38,7 +38,7 @@ class Redrive:
         self._database_url = database_url
         self._data_dir = data_dir
         self._org = org
-        self._pool: "asyncpg.Pool[asyncpg.Record] | None" = None
+        self._pool: asyncpg.Pool[asyncpg.Record] | None = None
         self.handlers: dict[str, Handler] = {}
         self._policies: dict[str, str] = {}
 

@@ -16,7 +16,7 @@ from uuid import UUID
 
 from redrive.core.address import BadUrl, Target, parse_target
 from redrive.core.classify import classify_status, parse_retry_after
-from redrive.core.outcome import Category, Failure, Outcome, Success
+from redrive.core.outcome import Category, Failure, Outcome, Steer, Success
 from redrive.core.ports import HTTP_QUEUE, NO_EXCHANGE, EndpointBook, EndpointTerms, Exchange, Job, Released, Try
 from redrive.core.redact import redact_headers, redact_url
 from redrive.core.sign import sign
@@ -31,9 +31,9 @@ _CATEGORY = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class _Plan:
-    """An endpoint made ready: everything that is the same for each of its deliveries."""
+    """An endpoint made ready: everything that is the same for each of its deliveries. Secrets inside: no repr."""
 
     target: Target | None
     problem: str | None
@@ -100,7 +100,8 @@ class HttpDestination:
         plan = self._plans.get(job.endpoint_id) if job.endpoint_id else None
         if plan is None or plan.target is None:
             why = plan.problem if plan and plan.problem else "The task's endpoint does not exist."
-            return Try(Failure(Category.CONFIGURATION, why), Exchange(plan.url) if plan else NO_EXCHANGE)
+            failure = Failure(Category.CONFIGURATION, why, steer=Steer.GIVE_UP)  # whatever the policy says of the class
+            return Try(failure, Exchange(plan.url) if plan else NO_EXCHANGE)
         request = Request(plan.target, self._head(plan, job, now), job.body, ca_pem=plan.ca_pem)
         try:
             response = await self._client.send(request, timeout_s=job.timeout_s)
@@ -116,7 +117,7 @@ class HttpDestination:
             response.status,
             _shown_headers(response.headers),
             response.body,
-            response.truncated,
+            response.truncated or response.body_error is not None,
         )
         return Try(_outcome(response, now), exchange)
 

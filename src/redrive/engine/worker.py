@@ -8,6 +8,7 @@ import asyncio
 import random
 import time
 import traceback
+from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
 from datetime import datetime, timedelta
 from uuid import UUID
@@ -61,7 +62,7 @@ class Worker:
         self._store = store
         self._destinations = destinations
         self._by_queue = {queue: destination for destination in destinations for queue in destination.queues}
-        self._queues = sorted(self._by_queue)
+        self._queues = deque(sorted(self._by_queue))
         self._concurrency = concurrency
         self._margin_s = margin_s
         self._poll_s = poll_s
@@ -71,7 +72,8 @@ class Worker:
         self._scan_all_at = 0.0
         self._wanted = asyncio.Event()  # something may be due: look
         self._freed = asyncio.Event()  # a slot came free
-        self._in_flight = 0
+        self._trying = 0  # deliveries in flight
+        self._unsettled = 0  # those, and results on their way to the database
         self._tries: set[asyncio.Task[None]] = set()
         self._settler = Settler(store, self._note_settled)
         self._followups: set[asyncio.Task[None]] = set()
@@ -85,7 +87,7 @@ class Worker:
     async def run(self, stop: asyncio.Event) -> None:
         """Work until `stop`, then drain."""
         self._settler.start()
-        log.info("worker_started", worker=str(self.worker_id), queues=self._queues, concurrency=self._concurrency)
+        log.info("worker_started", worker=str(self.worker_id), queues=list(self._queues), concurrency=self._concurrency)
         stopped = asyncio.create_task(stop.wait())
         try:
             working = asyncio.create_task(self._work())
@@ -109,14 +111,14 @@ class Worker:
             await self._drain()
 
     async def _settled_all(self) -> None:
-        while self._in_flight:
+        while self._unsettled:
             self._freed.clear()
             await self._freed.wait()
 
     async def _work(self) -> None:
         pause_s = 0.1
         while True:
-            free = self._concurrency - self._in_flight
+            free = self._free()
             if free < max(1, self._concurrency // 4):
                 self._freed.clear()
                 await self._freed.wait()
@@ -124,13 +126,17 @@ class Worker:
             self._wanted.clear()
             try:
                 claim = await self._claim(min(free, MAX_CLAIM))
-                if not claim.full:
+                if not claim.ends:
                     await self._rest()
                 pause_s = 0.1
             except Exception as error:  # noqa: BLE001 - the database may be away: wait for it, never die of it
                 log.warning("claim_failed", error=f"{type(error).__name__}: {error}", again_in_s=pause_s)
                 await asyncio.sleep(pause_s)
                 pause_s = min(pause_s * 2, 2.0)
+
+    def _free(self) -> int:
+        """Room for more. Results that wait to be written take room too, so that a slow database slows the worker."""
+        return min(self._concurrency - self._trying, 2 * self._concurrency - self._unsettled)
 
     async def _rest(self) -> None:
         """Nothing more is due. Sleep until something is, until told, or until the next poll."""
@@ -151,12 +157,13 @@ class Worker:
             self._floors.clear()
             self._scan_all_at = time.monotonic() + FULL_SCAN_EVERY_S
         asked_at = time.monotonic()
+        self._queues.rotate(1)  # when the limit is smaller than their number, each has its turn
         claim = await self._store.claim(
             queues=self._queues, floors=self._floors, limit=limit, worker_id=self.worker_id, margin_s=self._margin_s
         )
-        if claim.full:
-            self._floors.update(claim.floors)
-        self._in_flight += len(claim.jobs)
+        self._floors.update(claim.ends)
+        self._trying += len(claim.jobs)
+        self._unsettled += len(claim.jobs)
         if claim.jobs:
             await self._start(claim.jobs, asked_at)
         return claim
@@ -215,6 +222,9 @@ class Worker:
         except Exception as error:  # noqa: BLE001 - a destination's bug is a failed try, with its stack
             tried = Try(failure_of(error, traceback.format_exc()))
         took_s = time.perf_counter() - began
+        if isinstance(tried, Released):
+            self._settle(job, None, tried, NO_EXCHANGE, took_s)
+            return
         age = now - job.begun_at + timedelta(seconds=took_s)
         decision = decide(policy, tried.outcome, failures=job.attempts + 1, age=age, roll=self._dice())
         self._settle(job, tried.outcome, decision, tried.exchange, took_s)
@@ -229,10 +239,12 @@ class Worker:
         exchange: Exchange,
         took_s: float,
     ) -> None:
+        self._trying -= 1
+        self._freed.set()
         self._settler.put(Settlement(job, outcome, decision, exchange, took_s))
 
     def _note_settled(self, settled: list[Settled]) -> None:
-        self._in_flight -= len(settled)
+        self._unsettled -= len(settled)
         self._freed.set()
         for result in settled:
             if not result.held_lease or not isinstance(result.settlement.outcome, Success):
@@ -292,11 +304,11 @@ class Worker:
             async with asyncio.timeout_at(until):
                 await self._settled_all()
         except TimeoutError:
-            log.error("drain_incomplete", unsettled=self._in_flight)
+            log.error("drain_incomplete", unsettled=self._unsettled)
         if self._followups:
             await asyncio.wait(self._followups, timeout=1)
         await self._settler.close()
-        log.info("worker_stopped", worker=str(self.worker_id), unsettled=self._in_flight)
+        log.info("worker_stopped", worker=str(self.worker_id), unsettled=self._unsettled)
 
 
 def _dead_without_try(policy: Policy, job: Job, now: datetime) -> Die | None:

@@ -1,11 +1,12 @@
 """The audit: one row per action of a person or of the engine on their behalf, in the action's own transaction."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
 import msgspec
 
-from redrive.store.db import Session
+from redrive.store.db import Record, Session
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,3 +40,8 @@ async def record(
         None if before is None else msgspec.json.encode(before).decode(),
         None if after is None else msgspec.json.encode(after).decode(),
     )
+
+
+async def list_audit_of(session: Session, subject_ids: Sequence[UUID]) -> list[Record]:
+    """What was done to these things, oldest first."""
+    return await session.fetch("list_audit_of", session.org_id, list(subject_ids))

@@ -5,7 +5,7 @@ A deleted endpoint stays as a row: what was accepted for it dies in front of a p
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from uuid import UUID
 
 import asyncpg
@@ -38,7 +38,7 @@ class EndpointSpec:
     policy: str | None = None
     ordered: bool = False
     external_system: str | None = None
-    headers: tuple[tuple[str, str], ...] = ()
+    headers: tuple[tuple[str, str], ...] = field(default=(), repr=False)
     ca_pem: str | None = None
     timeout_s: float | None = None
     max_in_flight: int | None = None
@@ -170,12 +170,6 @@ class EndpointTermsBook:
 
 async def get_endpoint(session: Session, endpoint_id: UUID) -> Record | None:
     return await session.fetchrow("get_endpoint", session.org_id, endpoint_id)
-
-
-async def find_endpoint(session: Session, endpoint_id: UUID) -> Record | None:
-    """Deleted ones too: a dead letter still shows what it was meant for."""
-    rows = await session.fetch("endpoints_by_id", [session.org_id], [endpoint_id])
-    return rows[0] if rows else None
 
 
 async def list_endpoints(session: Session, *, limit: int, after: Sequence[object] | None) -> Page:

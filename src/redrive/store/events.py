@@ -81,13 +81,16 @@ async def list_events(
     limit: int,
     after: Sequence[object] | None,
 ) -> Page:
-    """Newest first. `after`: the id of the last one seen."""
-    rows = await session.fetch(
-        "list_events", session.org_id, status, event_type, after[0] if after else None, limit + 1
-    )
-    return page_of(rows, limit, ("id",))
+    """Newest first."""
+    rows = await session.fetch("list_events", session.org_id, status, event_type, *(after or (None, None)), limit + 1)
+    return page_of(rows, limit, ("received_at", "id"))
 
 
 async def list_event_attempts(session: Session, event_id: UUID) -> list[Record]:
     """Every try of every task of an event, oldest first, the open ones included."""
     return await session.fetch("list_event_attempts", session.org_id, event_id)
+
+
+async def list_event_tasks(session: Session, event_id: UUID) -> list[Record]:
+    """The tasks that an event fanned out to, each with what became of it."""
+    return await session.fetch("list_event_tasks", session.org_id, event_id)

@@ -50,9 +50,13 @@ def _call(connection: Any, item: HandIn) -> Any:
         case "asyncpg":
             return connection.fetchval(_ASYNCPG, *item)
         case "psycopg":
-            return connection.execute(_PSYCOPG, item)
+            from psycopg.rows import tuple_row  # only a caller who has it comes here
+
+            # A cursor of our own: the caller's may make anything of a row.
+            owner = connection if hasattr(connection, "cursor") else connection.connection
+            return owner.cursor(row_factory=tuple_row).execute(_PSYCOPG, item)
         case "sqlalchemy":
-            from sqlalchemy import text  # only a caller who has it comes here
+            from sqlalchemy import text
 
             return connection.execute(text(_SQLALCHEMY), dict(zip(_NAMES, item, strict=True)))
     raise TypeError(

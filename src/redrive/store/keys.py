@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
+from redrive.store import audit
+from redrive.store.audit import Act
 from redrive.store.db import Database, Record, Session
 from redrive.store.orgs import new_id
 
@@ -43,12 +45,21 @@ def _digest(key: str) -> bytes:
 
 
 async def store_key(
-    db: Database, org_id: UUID, key: str, *, name: str, role: str, expires_at: datetime | None = None
+    db: Database,
+    org_id: UUID,
+    key: str,
+    *,
+    name: str,
+    role: str,
+    by: str = "installation",
+    expires_at: datetime | None = None,
 ) -> UUID:
     """Store a key's hash; the same key again is the same row."""
     digest = _digest(key)
     hint = key[:8] + "…" if key.startswith(KEY_PREFIX) else "(chosen)"
-    row = await db.fetchrow("store_key", org_id, new_id(), name, role, hint, digest[:_LOOKUP_BYTES], digest, expires_at)
+    row = await db.fetchrow(
+        "store_key", org_id, new_id(), name, role, hint, digest[:_LOOKUP_BYTES], digest, expires_at, by
+    )
     assert row is not None
     key_id: UUID = row["id"]
     return key_id
@@ -66,8 +77,11 @@ async def list_keys(session: Session) -> list[Record]:
     return await session.fetch("list_keys", session.org_id)
 
 
-async def revoke_key(session: Session, key_id: UUID) -> bool:
-    return await session.fetchrow("revoke_key", session.org_id, key_id) is not None
+async def revoke_key(session: Session, key_id: UUID, act: Act) -> bool:
+    if await session.fetchrow("revoke_key", session.org_id, key_id) is None:
+        return False
+    await audit.record(session, act, "key.revoke", "key", key_id)
+    return True
 
 
 async def has_keys(db: Database, org_id: UUID) -> bool:

@@ -119,15 +119,21 @@ async def _apply_next(conn: asyncpg.Connection, known: list[Migration], goal: in
         return migration
 
 
+def require_known(version: int, newest: int | None = None) -> None:
+    """SchemaTooNew where a database is ahead of this program."""
+    newest = len(load_migrations()) if newest is None else newest
+    if version > newest:
+        raise SchemaTooNew(
+            f"This database is at schema {version}, this Redrive knows up to {newest}: upgrade Redrive,"
+            " or restore a backup from before the newer one ran."
+        )
+
+
 async def _verified_version(conn: asyncpg.Connection, known: list[Migration]) -> int:
     """The database's version, after comparing all that was applied with what we would have applied."""
     rows = await conn.fetch("SELECT version, name, checksum FROM redrive.schema_migration ORDER BY version")
     current = rows[-1]["version"] if rows else 0
-    if current > len(known):
-        raise SchemaTooNew(
-            f"This database is at schema {current}, this Redrive knows up to {len(known)}: upgrade Redrive,"
-            " or restore a backup from before the newer one ran."
-        )
+    require_known(current, len(known))
     for row in rows:
         migration = known[row["version"] - 1]
         if migration.checksum != row["checksum"]:

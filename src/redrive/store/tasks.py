@@ -4,6 +4,7 @@ Called by engine.worker through core.ports.TaskStore. Every write is fenced: a l
 """
 
 import asyncio
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import assert_never
@@ -18,7 +19,7 @@ from redrive.core.outcome import Category, Failure, Success
 from redrive.core.policy import Policy
 from redrive.core.ports import Claim, Floor, Job, NextDue, Released, Settled, Settlement
 from redrive.store.clock import Clock
-from redrive.store.db import Database
+from redrive.store.db import Database, Record
 
 _START = Floor(datetime(1970, 1, 1, tzinfo=UTC), UUID(int=0))
 _DEADLOCK_TRIES = 5
@@ -34,7 +35,10 @@ class Tasks:
     async def claim(
         self, *, queues: Sequence[str], floors: Mapping[str, Floor], limit: int, worker_id: UUID, margin_s: float
     ) -> Claim:
+        if not queues:
+            return Claim([], 0, {})
         starts = [floors.get(queue, _START) for queue in queues]
+        share = -(-limit // len(queues))
         rows = await self._db.fetch(
             "claim",
             self._clock.now(),
@@ -44,15 +48,15 @@ class Tasks:
             limit,
             worker_id,
             margin_s,
+            share,
         )
         jobs = [Job(*row[:18]) for row in rows if row["state"] == "leased"]
-        passed = {row["queue"]: Floor(row["was_due_at"], row["id"]) for row in rows}
+        taken = Counter(row["queue"] for row in rows)
+        ends = {row["queue"]: Floor(row["was_due_at"], row["id"]) for row in rows}
         return Claim(
             jobs=jobs,
-            now=rows[0]["now"] if rows else None,
             held=len(rows) - len(jobs),
-            full=len(rows) >= limit,
-            floors=passed,
+            ends={queue: end for queue, end in ends.items() if taken[queue] >= share},
         )
 
     async def next_due(self, queues: Sequence[str]) -> NextDue:
@@ -82,11 +86,13 @@ class Tasks:
             rows = await self._db.fetch("settle_failed", self._clock.now(), *_failure_columns(failed))
             closed.update(((row["id"], row["fence"]), row["due_at"]) for row in rows)
         if len(closed) < len(settlements):
-            await self._keep_late([s for s in settlements if (s.job.id, s.job.fence) not in closed])
+            rows = await self._keep_late([s for s in settlements if (s.job.id, s.job.fence) not in closed])
+            closed.update(((row["task_id"], row["fence"]), None) for row in rows)
         return [Settled(s, (s.job.id, s.job.fence) in closed, closed.get((s.job.id, s.job.fence))) for s in settlements]
 
-    async def _keep_late(self, late: Sequence[Settlement]) -> None:
-        await self._db.execute(
+    async def _keep_late(self, late: Sequence[Settlement]) -> list[Record]:
+        """Record results that came too late. Answers those that were in time: settled by a call that was broken off."""
+        return await self._db.fetch(
             "late_result",
             self._clock.now(),
             [s.job.org_id for s in late],

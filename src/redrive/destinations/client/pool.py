@@ -19,7 +19,7 @@ from .protocol import NEVER, Connection
 TICK_S = 0.05
 IDLE_CHECK_S = 1.0
 # A connection used this long ago may have been closed by its peer without our event loop knowing yet.
-PEEK_AFTER_S = 0.005
+PEEK_AFTER_S = 0.25
 # Old connections are closed between two requests, so that a name that moved is looked up and judged again.
 MAX_CONNECTION_AGE_S = 300.0
 MAX_WAITING = 10_000

@@ -11,9 +11,14 @@ BEGIN
     IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = role_name) THEN
       EXECUTE format('CREATE ROLE %I NOLOGIN', role_name);
     END IF;
-    -- From 16 on, making a role does not mean that one may become it.
-    IF NOT pg_has_role(current_user, role_name,
-        CASE WHEN current_setting('server_version_num')::int >= 160000 THEN 'SET' ELSE 'MEMBER' END) THEN
+    -- From 16 on, making a role does not mean that one may become it; and becoming the engine or an app is a step
+    -- of its own (SET ROLE), so that a plain connection of the owner sees no org's rows.
+    IF current_setting('server_version_num')::int >= 160000 THEN
+      IF NOT pg_has_role(current_user, role_name, 'SET') THEN
+        EXECUTE format('GRANT %I TO CURRENT_USER WITH INHERIT %s', role_name,
+                       CASE role_name WHEN 'redrive_producer' THEN 'TRUE' ELSE 'FALSE' END);
+      END IF;
+    ELSIF NOT pg_has_role(current_user, role_name, 'MEMBER') THEN
       EXECUTE format('GRANT %I TO CURRENT_USER', role_name);
     END IF;
   END LOOP;
@@ -113,8 +118,9 @@ CREATE TABLE redrive.event (
   CHECK (status NOT IN ('delivered', 'failed') OR open_tasks = 0),
   CHECK (status <> 'failed' OR dead_tasks > 0)
 );
--- The lists that people page through; delivered events are the bulk and are paged by the primary key.
-CREATE INDEX event_by_status ON redrive.event (org_id, status, id) WHERE status <> 'delivered';
+-- The lists that people page through. Ids tell no order: producers may bring their own.
+CREATE INDEX event_by_age ON redrive.event (org_id, received_at, id);
+CREATE INDEX event_by_status ON redrive.event (org_id, status, received_at, id) WHERE status <> 'delivered';
 
 -- Byte for byte as received, apart from the rows that move: what is signed is what was stored.
 CREATE TABLE redrive.payload (
@@ -201,6 +207,7 @@ CREATE TABLE redrive.dead_letter (
   category         text NOT NULL,
   fingerprint      text NOT NULL,
   error_message    text NOT NULL,
+  config           jsonb,           -- the endpoint as it was at death, without secrets
   first_failed_at  timestamptz,
   failed_at        timestamptz NOT NULL,
   generation       integer NOT NULL,

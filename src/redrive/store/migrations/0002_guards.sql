@@ -29,14 +29,24 @@ CREATE TRIGGER dead_letter_transition BEFORE UPDATE ON redrive.dead_letter FOR E
     'resolved>replaying', 'resolved>deleted', 'ignored>replaying', 'ignored>resolved', 'ignored>deleted'))
   EXECUTE FUNCTION redrive.refuse_transition('state');
 
--- Counters. One upsert per org, name and statement, in key order: two batches never wait for each other in a ring.
-CREATE FUNCTION redrive.tally(p_org uuid[], p_name text[], p_n bigint[]) RETURNS void LANGUAGE sql AS $$
+-- Counters. One upsert per org, name and statement. A transaction counts in a shard that it has to itself until it ends:
+-- a caller's own transaction may stay open long after an enqueue, and settling counts in another order than accepting.
+-- Only when there are more transactions than shards do some of them wait for each other's rows.
+CREATE FUNCTION redrive.tally(p_org uuid[], p_name text[], p_n bigint[]) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+  v_shards CONSTANT integer := 64;
+  v_shard integer := pg_backend_pid() % v_shards;
+BEGIN
+  FOR i IN 1..v_shards LOOP
+    EXIT WHEN pg_try_advisory_xact_lock(1380271954, v_shard);
+    v_shard := (v_shard + 1) % v_shards;
+  END LOOP;
   INSERT INTO redrive.counter AS c (org_id, name, shard, n)
-  SELECT org_id, name, (pg_backend_pid() % 16)::smallint, sum(n)
+  SELECT d.org_id, d.name, v_shard::smallint, sum(d.n)
     FROM unnest(p_org, p_name, p_n) AS d(org_id, name, n)
-   GROUP BY org_id, name HAVING sum(n) <> 0 ORDER BY org_id, name
-  ON CONFLICT (org_id, name, shard) DO UPDATE SET n = c.n + excluded.n
-$$;
+   GROUP BY d.org_id, d.name HAVING sum(d.n) <> 0 ORDER BY d.org_id, d.name
+  ON CONFLICT (org_id, name, shard) DO UPDATE SET n = c.n + excluded.n;
+END $$;
 
 CREATE FUNCTION redrive.count_added() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN

@@ -65,6 +65,16 @@ RETURNS interval LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
   SELECT make_interval(secs => redrive.delay_s(retry_count, spec, roll))
 $$;
 
+-- config_of: an endpoint as a dead letter remembers it. No secret, no header value, no query of the URL.
+CREATE FUNCTION redrive.config_of(p_org uuid, p_endpoint uuid) RETURNS jsonb LANGUAGE sql STABLE AS $$
+  SELECT jsonb_build_object('id', e.id, 'name', e.name, 'kind', e.kind, 'url', split_part(e.url, '?', 1),
+                            'event_types', e.event_types, 'policy', e.policy, 'ordered', e.ordered,
+                            'external_system', e.external_system, 'timeout_s', e.timeout_s,
+                            'max_in_flight', e.max_in_flight, 'rate_per_s', e.rate_per_s,
+                            'disabled', e.disabled_at IS NOT NULL, 'deleted', e.deleted_at IS NOT NULL)
+    FROM redrive.endpoint e WHERE e.org_id = p_org AND e.id = p_endpoint
+$$;
+
 -- accept: store events and fan them out to one task per matching endpoint (or one for a handler), all or nothing.
 -- Answers one row per event: accepted | duplicate | conflict | no_endpoint | no_policy | no_org.
 -- No join between the rows handed in: every step is an index look-up per row, whatever the planner believes.
@@ -93,7 +103,8 @@ BEGIN
        SELECT CASE WHEN r.handler IS NOT NULL THEN 1 ELSE (
          SELECT count(*)::int FROM redrive.endpoint e
           WHERE e.org_id = r.org AND e.deleted_at IS NULL
-            AND CASE WHEN r.endpoint IS NULL THEN r.type LIKE ANY (e.type_patterns) ELSE e.id = r.endpoint END) END AS n) f
+            AND CASE WHEN r.endpoint IS NULL THEN r.type LIKE ANY (e.type_patterns) ELSE e.id = r.endpoint END) END AS n
+       OFFSET 0) f  -- counted once: without this, once for each place that names it
      WHERE EXISTS (SELECT FROM redrive.org o WHERE o.org_id = r.org)
        AND (r.endpoint IS NULL OR f.n > 0)
        AND (r.policy IS NULL OR EXISTS (
@@ -103,7 +114,13 @@ BEGIN
   queued AS (
     INSERT INTO redrive.task (org_id, id, event_id, endpoint_id, policy_id, kind, queue, state, event_type,
                               external_system, due_at, begun_at, updated_at)
-    SELECT s.org_id, redrive.uuid7(), s.id, f.endpoint_id, p.id, f.kind, f.queue, 'waiting', s.event_type,
+    SELECT s.org_id, redrive.uuid7(), s.id, f.endpoint_id,
+           -- The event's own policy, else the endpoint's, else the default; one that was deleted since falls through.
+           coalesce(
+             (SELECT p.id FROM redrive.policy p WHERE p.org_id = s.org_id AND p.name = s.policy AND p.retired_at IS NULL),
+             (SELECT p.id FROM redrive.policy p WHERE p.org_id = s.org_id AND p.name = f.policy AND p.retired_at IS NULL),
+             (SELECT p.id FROM redrive.policy p WHERE p.org_id = s.org_id AND p.name = 'integration' AND p.retired_at IS NULL)),
+           f.kind, f.queue, 'waiting', s.event_type,
            coalesce(s.external_system, f.external_system), v_now, v_now, v_now
       FROM stored s
      CROSS JOIN LATERAL (
@@ -113,11 +130,6 @@ BEGIN
           AND CASE WHEN s.endpoint_id IS NULL THEN s.event_type LIKE ANY (e.type_patterns) ELSE e.id = s.endpoint_id END
        UNION ALL
        SELECT NULL, 'handler', 'handler:' || s.handler, NULL, NULL WHERE s.handler IS NOT NULL) f
-     CROSS JOIN LATERAL (
-       -- The event's own policy, else the endpoint's, else the default; one that was deleted since falls through.
-       SELECT p.id FROM redrive.policy p
-        WHERE p.org_id = s.org_id AND p.retired_at IS NULL AND p.name IN (s.policy, f.policy, 'integration')
-        ORDER BY p.name = s.policy DESC NULLS LAST, p.name = f.policy DESC NULLS LAST LIMIT 1) p
     RETURNING 1)
   SELECT array_agg(s.org_id), array_agg(s.id), array_agg(s.status), (SELECT count(*) FROM queued)
     INTO v_orgs, v_ids, v_stati, v_tasks FROM stored s;

@@ -1,6 +1,6 @@
 -- claim: lease due tasks to a worker. An expired lease is simply due again: taking it over records the lost try.
 -- $1 now (NULL: the database's clock), $2 queues, $3 and $4 where to begin in each (see below), $5 limit, $6 worker,
--- $7 seconds that a lease outlasts its try.
+-- $7 seconds that a lease outlasts its try, $8 limit for each queue: none of them starves the others.
 --
 -- The floor: rows settled since stay in the index until vacuum may remove them, and while somebody holds a snapshot
 -- open that is never. A worker that drains a backlog begins behind the last row it took instead of stepping over all
@@ -15,14 +15,25 @@ due AS MATERIALIZED (
        FROM redrive.task t
       WHERE t.queue = q.queue AND t.state IN ('waiting', 'leased') AND t.due_at <= clock.now
         AND (t.due_at, t.id) > (q.floor_due, q.floor_id)
-      ORDER BY t.due_at, t.id LIMIT $5 FOR UPDATE SKIP LOCKED) d
+      ORDER BY t.due_at, t.id LIMIT $8 FOR UPDATE SKIP LOCKED) d
    LIMIT $5),
-terms AS MATERIALIZED (
-  SELECT due.org_id, due.id, due.due_at, due.now, due.state = 'leased' AS lost, e.disabled_at IS NOT NULL AND e.deleted_at IS NULL AS hold,
-         coalesce(e.timeout_s, p.timeout_s) AS timeout_s
+seen AS MATERIALIZED (
+  SELECT due.org_id, due.id, due.due_at, due.now, due.endpoint_id, due.state = 'leased' AS lost,
+         e.disabled_at IS NOT NULL AND e.deleted_at IS NULL AS hold, coalesce(e.timeout_s, p.timeout_s) AS timeout_s
     FROM due
     JOIN redrive.policy p ON p.org_id = due.org_id AND p.id = due.policy_id
     LEFT JOIN redrive.endpoint e ON e.org_id = due.org_id AND e.id = due.endpoint_id),
+-- Whoever enables an endpoint releases what is held for it, and cannot see what is being held at that moment. So a
+-- disabled one is locked: the other side waits for this claim, or this claim for it, and then looks again.
+shut AS MATERIALIZED (
+  SELECT e.org_id, e.id
+    FROM (SELECT DISTINCT org_id, endpoint_id FROM seen WHERE hold) d
+    JOIN redrive.endpoint e ON e.org_id = d.org_id AND e.id = d.endpoint_id
+   WHERE e.disabled_at IS NOT NULL AND e.deleted_at IS NULL FOR SHARE OF e),
+terms AS MATERIALIZED (
+  SELECT seen.org_id, seen.id, seen.due_at, seen.now, seen.lost, seen.timeout_s,
+         seen.hold AND EXISTS (SELECT FROM shut WHERE shut.org_id = seen.org_id AND shut.id = seen.endpoint_id) AS hold
+    FROM seen),
 lost AS (
   INSERT INTO redrive.attempt (org_id, task_id, fence, generation, number, result, worker_id, started_at, ended_at,
                                category, possible_duplicate, error_message)

@@ -2,7 +2,7 @@
 SELECT e.*, d.state AS letter_state, d.category AS letter_category, d.fingerprint, d.error_message AS letter_error,
        d.failed_at, d.created_at AS letter_created_at, d.updated_at AS letter_updated_at, d.reason AS letter_reason,
        d.replays, d.replayed_at, d.replayed_by, d.replayed_because, d.replay_outcome, d.closed_at, d.closed_by,
-       d.closed_because, d.generation AS letter_generation, b.body, b.content_type
+       d.closed_because, d.generation AS letter_generation, d.config, b.body, b.content_type
   FROM redrive.dead_letter d
   JOIN redrive.task_entry e ON e.org_id = d.org_id AND e.id = d.task_id
   LEFT JOIN redrive.payload b ON b.org_id = e.org_id AND b.event_id = e.event_id

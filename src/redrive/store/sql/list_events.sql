@@ -1,7 +1,7 @@
--- list_events: newest first. $1 org, $2 status, $3 event type, $4 before this id, $5 limit.
+-- list_events: newest first. $1 org, $2 status, $3 event type, $4 and $5 before, $6 limit.
 SELECT e.* FROM redrive.event e
  WHERE e.org_id = $1
    AND ($2::text IS NULL OR e.status = $2)
    AND ($3::text IS NULL OR e.event_type = $3)
-   AND ($4::uuid IS NULL OR e.id < $4)
- ORDER BY e.id DESC LIMIT $5;
+   AND ($4::timestamptz IS NULL OR (e.received_at, e.id) < ($4, $5::uuid))
+ ORDER BY e.received_at DESC, e.id DESC LIMIT $6;

@@ -33,14 +33,14 @@ tried AS (
     FROM closed),
 died AS (
   INSERT INTO redrive.dead_letter AS d (org_id, task_id, state, kind, event_id, endpoint_id, event_type, external_system,
-                                        reason, category, fingerprint, error_message, first_failed_at, failed_at,
-                                        generation, created_at, updated_at)
+                                        reason, category, fingerprint, error_message, config, first_failed_at,
+                                        failed_at, generation, created_at, updated_at)
   SELECT org_id, id, 'open', kind, event_id, endpoint_id, event_type, external_system, reason, category, fingerprint,
-         error_message, first_failed_at, now, generation, now, now
+         error_message, redrive.config_of(org_id, endpoint_id), first_failed_at, now, generation, now, now
     FROM closed WHERE verdict = 'die'
   ON CONFLICT (org_id, task_id) DO UPDATE SET
          state = 'open', reason = excluded.reason, category = excluded.category, fingerprint = excluded.fingerprint,
-         error_message = excluded.error_message, failed_at = excluded.failed_at, generation = excluded.generation,
+         error_message = excluded.error_message, config = excluded.config, failed_at = excluded.failed_at, generation = excluded.generation,
          created_at = excluded.created_at, updated_at = excluded.updated_at, replay_outcome = 'failed'),
 failed AS (
   UPDATE redrive.event e SET
@@ -50,4 +50,4 @@ failed AS (
     FROM (SELECT org_id, event_id, now, count(*)::int AS n FROM closed WHERE verdict = 'die'
            GROUP BY org_id, event_id, now ORDER BY org_id, event_id) c
    WHERE e.org_id = c.org_id AND e.id = c.event_id)
-SELECT org_id, id, fence, due_at, now FROM closed;
+SELECT org_id, id, fence, nullif(due_at, 'infinity') AS due_at, now FROM closed;

@@ -6,14 +6,14 @@ WITH died AS (
   RETURNING t.*),
 letter AS (
   INSERT INTO redrive.dead_letter AS d (org_id, task_id, state, kind, event_id, endpoint_id, event_type, external_system,
-                                        reason, category, fingerprint, error_message, first_failed_at, failed_at,
-                                        generation, created_at, updated_at)
+                                        reason, category, fingerprint, error_message, config, first_failed_at,
+                                        failed_at, generation, created_at, updated_at)
   SELECT org_id, id, 'open', kind, event_id, endpoint_id, event_type, external_system, 'skipped', $4, $5, $6,
-         first_failed_at, updated_at, generation, updated_at, updated_at
+         redrive.config_of(org_id, endpoint_id), first_failed_at, updated_at, generation, updated_at, updated_at
     FROM died
   ON CONFLICT (org_id, task_id) DO UPDATE SET
          state = 'open', reason = 'skipped', category = excluded.category, fingerprint = excluded.fingerprint,
-         error_message = excluded.error_message, failed_at = excluded.failed_at, generation = excluded.generation,
+         error_message = excluded.error_message, config = excluded.config, failed_at = excluded.failed_at, generation = excluded.generation,
          created_at = excluded.created_at, updated_at = excluded.updated_at, replay_outcome = 'failed')
 UPDATE redrive.event e SET
        open_tasks = e.open_tasks - 1, dead_tasks = e.dead_tasks + 1,

@@ -1,0 +1,222 @@
+"""Events that arrive together share one commit. An answer follows its commit, never precedes it.
+
+While a commit is under way the next batch gathers by itself: no added wait when idle. Called by front_door; writes
+through store.events.accept as the engine's role.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import structlog
+
+from redrive.api.outage import OUTAGES, is_bad_row, is_full, reason_of
+from redrive.api.problems import unavailable
+from redrive.store.clock import Clock
+from redrive.store.db import Database
+from redrive.store.events import NewEvent, Receipt, accept
+
+MAX_COMMIT_EVENTS = 1_000
+MAX_COMMIT_BYTES = 4 * 1024 * 1024
+MAX_COMMITS_IN_FLIGHT = 2
+# Fewer events wait for the commit under way, since two small commits cost more than one; but not if it is stuck.
+SECOND_COMMIT_FROM_EVENTS = 100
+SECOND_COMMIT_AFTER_S = 0.05
+MAX_WAITING_EVENTS = 10_000
+MAX_WAITING_BYTES = 64 * 1024 * 1024
+COMMIT_TIMEOUT_S = 15.0
+RETRY_FOR_S = 3.0
+FIRST_PAUSE_S = 0.05
+DRAIN_S = 5.0
+EVENT_OVERHEAD_BYTES = 512  # what an event weighs in memory besides its payload
+
+UNSTORABLE = Receipt("unstorable", None)
+
+log = structlog.get_logger("redrive.api")
+
+
+@dataclass(slots=True)
+class _Waiting:
+    """One request's events, and who waits for their receipts."""
+
+    events: Sequence[NewEvent]
+    size_bytes: int
+    alone: bool
+    done: asyncio.Future[list[Receipt]]
+
+
+class Committer:
+    def __init__(self, db: Database, clock: Clock) -> None:
+        self._db = db
+        self._clock = clock
+        self._queue: deque[_Waiting] = deque()
+        self._queued_events = 0
+        self._held_events = 0
+        self._held_bytes = 0
+        self._commits: set[asyncio.Task[None]] = set()
+        self._scheduled = False
+        self._started_at = 0.0
+        self._later: asyncio.TimerHandle | None = None
+        self._closed = False
+
+    @property
+    def is_full(self) -> bool:
+        return self._closed or self._held_events >= MAX_WAITING_EVENTS or self._held_bytes >= MAX_WAITING_BYTES
+
+    def commit(self, events: Sequence[NewEvent], *, alone: bool = False) -> asyncio.Future[list[Receipt]]:
+        """Receipts in the order given, once they are durable. `alone`: a commit of their own, not shared.
+
+        Problem 503 where too much waits already: nothing was taken in.
+        """
+        if self.is_full:
+            raise unavailable(
+                "The service is shutting down." if self._closed else "More events wait than are taken in. Try again."
+            )
+        loop = asyncio.get_running_loop()
+        size_bytes = sum(len(event.body) + EVENT_OVERHEAD_BYTES for event in events)
+        waiting = _Waiting(events, size_bytes, alone, loop.create_future())
+        self._queue.append(waiting)
+        self._queued_events += len(events)
+        self._held_events += len(events)
+        self._held_bytes += size_bytes
+        if not self._scheduled:
+            # Not at once: requests that are being read in this turn of the loop come along.
+            self._scheduled = True
+            loop.call_soon(self._start)
+        return waiting.done
+
+    async def close(self) -> None:
+        """Take nothing more in, finish what waits, within DRAIN_S; what is left is refused."""
+        self._closed = True
+        if self._later is not None:
+            self._later.cancel()
+        deadline = asyncio.get_running_loop().time() + DRAIN_S
+        while self._commits or self._queue:
+            left_s = deadline - asyncio.get_running_loop().time()
+            if left_s <= 0:
+                break
+            self._start()
+            await asyncio.wait(self._commits, timeout=left_s, return_when=asyncio.FIRST_COMPLETED)
+        # The queue first: a commit that ends would start the next one.
+        while self._queue:
+            self._refuse([self._queue.popleft()], unavailable("The service is shutting down."))
+        for commit in self._commits:
+            commit.cancel()
+        await asyncio.gather(*self._commits, return_exceptions=True)
+
+    def _start(self) -> None:
+        self._scheduled = False
+        loop = asyncio.get_running_loop()
+        while self._queue and len(self._commits) < MAX_COMMITS_IN_FLIGHT:
+            if self._should_wait(loop):
+                return
+            self._started_at = loop.time()
+            commit = loop.create_task(self._commit(self._next_batch()))
+            self._commits.add(commit)
+            commit.add_done_callback(self._ended)
+
+    def _should_wait(self, loop: asyncio.AbstractEventLoop) -> bool:
+        """Whether what waits goes with the next commit rather than beside the one under way."""
+        if not self._commits or self._closed or self._queued_events >= SECOND_COMMIT_FROM_EVENTS:
+            return False
+        if loop.time() >= self._started_at + SECOND_COMMIT_AFTER_S:
+            return False
+        if self._later is None:
+            self._later = loop.call_at(self._started_at + SECOND_COMMIT_AFTER_S, self._look_again)
+        return True
+
+    def _look_again(self) -> None:
+        self._later = None
+        self._start()
+
+    def _ended(self, commit: asyncio.Task[None]) -> None:
+        self._commits.discard(commit)
+        self._start()
+
+    def _next_batch(self) -> list[_Waiting]:
+        batch = [self._queue.popleft()]
+        count, size_bytes = len(batch[0].events), batch[0].size_bytes
+        while self._queue and not batch[0].alone:
+            following = self._queue[0]
+            count += len(following.events)
+            size_bytes += following.size_bytes
+            if following.alone or count > MAX_COMMIT_EVENTS or size_bytes > MAX_COMMIT_BYTES:
+                break
+            batch.append(self._queue.popleft())
+        self._queued_events -= sum(len(waiting.events) for waiting in batch)
+        return batch
+
+    async def _commit(self, batch: list[_Waiting]) -> None:
+        try:
+            receipts = await self._receipts([event for waiting in batch for event in waiting.events])
+        except asyncio.CancelledError:
+            self._refuse(batch, unavailable("The service is shutting down."))
+            raise
+        except Exception as error:  # noqa: BLE001 (handed to every request that waits for this commit)
+            self._refuse(batch, error)
+            return
+        start = 0
+        for waiting in batch:
+            end = start + len(waiting.events)
+            if not waiting.done.done():  # the request may have been cancelled meanwhile
+                waiting.done.set_result(receipts[start:end])
+            start = end
+        self._let_go(batch)
+
+    async def _receipts(self, events: list[NewEvent]) -> list[Receipt]:
+        # In the order of ids: two commits that share some never wait for each other in a ring.
+        order = sorted(range(len(events)), key=lambda place: events[place].id.int)
+        in_order = [events[place] for place in order]
+        try:
+            answers = await self._accept(in_order)
+        except Exception as error:
+            if not is_bad_row(error):
+                raise
+            answers = await self._one_by_one(in_order)
+        receipts = [UNSTORABLE] * len(events)
+        for place, answer in zip(order, answers, strict=True):
+            receipts[place] = answer
+        return receipts
+
+    async def _one_by_one(self, events: Sequence[NewEvent]) -> list[Receipt]:
+        """A row that the database refuses must not take the others with it."""
+        receipts: list[Receipt] = []
+        for event in events:
+            try:
+                receipts += await self._accept([event])
+            except Exception as error:
+                if not is_bad_row(error):
+                    raise
+                log.warning("event_unstorable", error_type=type(error).__name__, event_id=str(event.id))
+                receipts.append(UNSTORABLE)
+        return receipts
+
+    async def _accept(self, events: Sequence[NewEvent]) -> list[Receipt]:
+        """Store them; when the connection is lost, the same again for a moment: ids make it harmless."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + RETRY_FOR_S
+        pause_s = FIRST_PAUSE_S
+        while True:
+            try:
+                async with asyncio.timeout(COMMIT_TIMEOUT_S):
+                    return await accept(self._db, events, self._clock)
+            except OUTAGES as error:
+                if is_bad_row(error):
+                    raise
+                if is_full(error) or loop.time() + pause_s > deadline:
+                    log.warning("accept_unavailable", error_type=type(error).__name__, events=len(events))
+                    raise unavailable(reason_of(error)) from error
+            await asyncio.sleep(pause_s)
+            pause_s *= 2
+
+    def _refuse(self, batch: list[_Waiting], error: Exception) -> None:
+        for waiting in batch:
+            if not waiting.done.done():
+                waiting.done.set_exception(error)
+        self._let_go(batch)
+
+    def _let_go(self, batch: list[_Waiting]) -> None:
+        for waiting in batch:
+            self._held_events -= len(waiting.events)
+            self._held_bytes -= waiting.size_bytes

@@ -1,0 +1,53 @@
+"""What the routes need, and how they get it."""
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from fastapi import Depends, Request
+
+from redrive.api.cursors import Cursors
+from redrive.core.address import AddressRules
+from redrive.store.audit import Act
+from redrive.store.clock import Clock
+from redrive.store.db import Database
+from redrive.store.endpoints import Endpoints
+from redrive.store.keys import Caller
+from redrive.store.seal import Sealer
+
+
+@dataclass(frozen=True, slots=True)
+class ApiContext:
+    """engine_db sees every org: it looks keys up and accepts events. app_db sees the caller's org only."""
+
+    engine_db: Database
+    app_db: Database
+    sealer: Sealer
+    clock: Clock
+    rules: AddressRules
+    version: str
+
+    @property
+    def cursors(self) -> Cursors:
+        return Cursors(self.sealer.cursor_key)
+
+    @property
+    def endpoints(self) -> Endpoints:
+        return Endpoints(self.sealer)
+
+
+def _context(request: Request) -> ApiContext:
+    context: ApiContext = request.app.state.context
+    return context
+
+
+def correlation_of(request: Request) -> str:
+    """Set by guard before any route runs."""
+    correlation_id: str = request.scope["state"]["correlation_id"]
+    return correlation_id
+
+
+def act_of(request: Request, caller: Caller, because: str | None = None) -> Act:
+    return Act(caller.actor, because, correlation_of(request))
+
+
+Context = Annotated[ApiContext, Depends(_context)]

@@ -1,0 +1,173 @@
+"""Reading endpoints as people send them: names, URLs, headers and limits. Pure.
+
+Called by routes.endpoints. What these rules let through, the delivering client can send.
+"""
+
+import re
+import ssl
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+
+from redrive.api.problems import FieldError, invalid
+from redrive.core.address import MAX_URL_CHARS, AddressRules, BadUrl, parse_target
+from redrive.core.policy import MAX_TIMEOUT_S, MIN_TIMEOUT_S
+from redrive.store.endpoints import EndpointSpec
+
+MAX_NAME_CHARS = 200
+MAX_EVENT_TYPES = 100
+MAX_HEADERS = 50
+MAX_HEADERS_BYTES = 8_192
+MAX_CA_CHARS = 65_536
+MAX_IN_FLIGHT = 10_000
+MAX_RATE_PER_S = 100_000.0
+MIN_RATE_PER_S = 0.001
+
+# Ours to set, or the connection's: a second one would change the meaning of the request.
+FORBIDDEN_HEADERS = frozenset(
+    {
+        "host",
+        "content-length",
+        "content-type",
+        "content-encoding",
+        "transfer-encoding",
+        "connection",
+        "keep-alive",
+        "te",
+        "trailer",
+        "upgrade",
+        "expect",
+        "accept-encoding",
+        "user-agent",
+    }
+)
+FORBIDDEN_PREFIXES = ("webhook-", "redrive-", "proxy-")
+
+_TOKEN = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
+_VALUE = re.compile(r"(?:[!-~](?:[ -~\t]*[!-~])?)?")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+
+
+def _plain(text: str) -> str:
+    if _CONTROL.search(text):
+        raise ValueError("must not hold control characters")
+    return text
+
+
+def _header_lines(headers: dict[str, str]) -> dict[str, str]:
+    """Every header by itself, then all together. Values are never repeated: they may be secrets."""
+    seen: set[str] = set()
+    for name, value in headers.items():
+        lower = name.lower()
+        if not _TOKEN.fullmatch(name):
+            raise ValueError("a header's name holds letters, digits and hyphens only")
+        if lower in FORBIDDEN_HEADERS or lower.startswith(FORBIDDEN_PREFIXES):
+            raise ValueError(f"{name} is set by Redrive itself and cannot be given")
+        if lower in seen:
+            raise ValueError(f"{name} is given twice")
+        if not _VALUE.fullmatch(value):
+            raise ValueError(f"the value of {name} must be printable ASCII without line breaks or blanks at its ends")
+        seen.add(lower)
+    if sum(len(name) + len(value) + 4 for name, value in headers.items()) > MAX_HEADERS_BYTES:
+        raise ValueError(f"together they must not be larger than {MAX_HEADERS_BYTES} bytes")
+    return headers
+
+
+def _certificates(pem: str) -> str:
+    try:
+        ssl.create_default_context(cadata=pem)
+    except (ssl.SSLError, ValueError):
+        raise ValueError("is not a certificate in PEM form") from None
+    return pem
+
+
+Name = Annotated[str, Field(min_length=1, max_length=MAX_NAME_CHARS), AfterValidator(_plain)]
+Url = Annotated[str, Field(max_length=MAX_URL_CHARS)]
+EventTypes = Annotated[list[Name], Field(min_length=1, max_length=MAX_EVENT_TYPES)]
+PolicyName = Annotated[str, Field(min_length=1, max_length=100), AfterValidator(_plain)]
+Headers = Annotated[dict[str, str], Field(max_length=MAX_HEADERS), AfterValidator(_header_lines)]
+CaPem = Annotated[str, Field(min_length=1, max_length=MAX_CA_CHARS), AfterValidator(_certificates)]
+TimeoutS = Annotated[float, Field(ge=MIN_TIMEOUT_S, le=MAX_TIMEOUT_S, allow_inf_nan=False)]
+InFlight = Annotated[int, Field(ge=1, le=MAX_IN_FLIGHT)]
+RatePerS = Annotated[float, Field(ge=MIN_RATE_PER_S, le=MAX_RATE_PER_S, allow_inf_nan=False)]
+
+
+class EndpointIn(BaseModel):
+    """A new endpoint."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        strict=True,
+        json_schema_extra={
+            "examples": [{"name": "billing", "url": "https://billing.example.com/hooks", "event_types": ["invoice.*"]}]
+        },
+    )
+
+    name: Name
+    kind: Literal["http", "relay", "rabbitmq"] = "http"
+    url: Url | None = None
+    event_types: EventTypes = Field(default_factory=lambda: ["*"])
+    policy: PolicyName | None = None
+    ordered: bool = False
+    external_system: Name | None = None
+    headers: Headers = Field(default_factory=dict)
+    ca_pem: CaPem | None = None
+    timeout_s: TimeoutS | None = None
+    max_in_flight: InFlight | None = None
+    rate_per_s: RatePerS | None = None
+    disabled: bool = False
+
+    def spec(self, rules: AddressRules) -> EndpointSpec:
+        if self.kind != "http":
+            raise invalid(FieldError(("body", "kind"), f"{self.kind} is not available yet; use http"))
+        if self.url is None:
+            raise invalid(FieldError(("body", "url"), "is needed"))
+        check_url(self.url, rules)
+        given = self.model_dump()
+        return EndpointSpec(**given | {"event_types": tuple(self.event_types), "headers": tuple(self.headers.items())})
+
+
+class EndpointChange(BaseModel):
+    """The fields to change; what is left out stays. Only what may be absent may be null."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, json_schema_extra={"examples": [{"disabled": True}]})
+
+    name: Name = Field(default="")
+    url: Url = Field(default="")
+    event_types: EventTypes = Field(default_factory=list)
+    policy: PolicyName | None = None
+    ordered: bool = False
+    external_system: Name | None = None
+    headers: Headers = Field(default_factory=dict)
+    ca_pem: CaPem | None = None
+    timeout_s: TimeoutS | None = None
+    max_in_flight: InFlight | None = None
+    rate_per_s: RatePerS | None = None
+    disabled: bool = False
+
+    def changes(self, rules: AddressRules) -> dict[str, object]:
+        given = self.model_dump(include=self.model_fields_set)
+        if "url" in given:
+            check_url(self.url, rules)
+        if "event_types" in given:
+            given["event_types"] = tuple(self.event_types)
+        if "headers" in given:
+            given["headers"] = tuple(self.headers.items())
+        return given
+
+
+def check_url(url: str, rules: AddressRules) -> None:
+    """Refuse what the delivering client would refuse, as far as that can be told without a look-up."""
+    try:
+        target = parse_target(url)
+    except BadUrl as bad:
+        raise invalid(FieldError(("body", "url"), str(bad))) from None
+    why = rules.refusal(target.ip) if target.ip is not None else None
+    if why is not None:
+        raise invalid(
+            FieldError(
+                ("body", "url"),
+                f"{target.ip} is not reachable for deliveries: {why}. If it is meant, start Redrive with its network "
+                f"in REDRIVE_ALLOW_NETWORKS, as in REDRIVE_ALLOW_NETWORKS={target.ip}.",
+            )
+        )

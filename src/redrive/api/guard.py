@@ -1,0 +1,72 @@
+"""Stands before the routes: correlation id, bounded body, strict JSON, safe headers, errors as problem+json.
+
+Wraps the framework's app; called by server for everything but the hot routes.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from redrive.api.answers import SAFETY_HEADERS, Send
+from redrive.api.body import BodyReader, Message, Receive
+from redrive.api.json_rules import BadJson, decode_strictly
+from redrive.api.problems import FieldError, invalid
+
+MAX_BODY_BYTES = 262_144
+_BODILESS = frozenset({"GET", "HEAD", "OPTIONS"})
+
+
+class Guard:
+    def __init__(self, app: Any, reader: BodyReader) -> None:
+        self._app = app
+        self._reader = reader
+
+    async def __call__(
+        self,
+        scope: dict[str, Any],
+        headers: Mapping[bytes, bytes],
+        receive: Receive,
+        send: Send,
+        correlation_id: str,
+    ) -> None:
+        body = b""
+        if scope["method"] not in _BODILESS:
+            body = await self._reader.read(receive, headers.get(b"content-length"), MAX_BODY_BYTES)
+        if body:
+            _check(body)
+            # A body is JSON whatever it is labelled: `curl -d` calls everything a form.
+            others = [(name, value) for name, value in scope["headers"] if name != b"content-type"]
+            scope["headers"] = [*others, (b"content-type", b"application/json")]
+        scope.setdefault("state", {})["correlation_id"] = correlation_id
+        await self._app(scope, _Replay(body, receive), _with_headers(send, correlation_id))
+
+
+class _Replay:
+    """Hands the body that was read to the framework, then whatever follows on the connection."""
+
+    def __init__(self, body: bytes, receive: Receive) -> None:
+        self._body: bytes | None = body
+        self._receive = receive
+
+    async def __call__(self) -> Message:
+        if self._body is None:
+            return await self._receive()
+        body, self._body = self._body, None
+        return {"type": "http.request", "body": body, "more_body": False}
+
+
+def _check(body: bytes) -> None:
+    try:
+        decode_strictly(body)
+    except BadJson as bad:
+        raise invalid(FieldError(("body", *bad.place), bad.message)) from None
+
+
+def _with_headers(send: Send, correlation_id: str) -> Send:
+    extra = [(b"x-correlation-id", correlation_id.encode("ascii")), *SAFETY_HEADERS]
+
+    async def wrapped(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            message["headers"] = [*message.get("headers", ()), *extra]
+        await send(message)
+
+    return wrapped

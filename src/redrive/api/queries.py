@@ -1,0 +1,118 @@
+"""Queries and small bodies of the routes: what may be asked for, and in which words.
+
+A parameter that is not known is refused (400): a misspelt filter must not read as "everything".
+"""
+
+import re
+from datetime import UTC, datetime
+from typing import Annotated, Literal
+from uuid import UUID
+
+from fastapi import Request
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+
+from redrive.api.cursors import MAX_CURSOR_CHARS
+from redrive.api.problems import FieldError, bad_query, not_found
+from redrive.store.dead_letters import DeadLetterFilter
+from redrive.store.paging import MAX_PAGE_ROWS
+
+DEFAULT_PAGE_ROWS = 50
+MAX_FILTER_CHARS = 200
+MAX_BECAUSE_CHARS = 1_000
+
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+
+
+def _plain(text: str) -> str:
+    if _CONTROL.search(text):
+        raise ValueError("must not hold control characters")
+    return text
+
+
+def _no_nul(text: str) -> str:
+    if "\x00" in text:
+        raise ValueError("must not hold NUL")
+    return text
+
+
+def _utc(at: datetime) -> datetime:
+    """A time without an offset is taken as UTC."""
+    try:
+        return at.replace(tzinfo=UTC) if at.tzinfo is None else at.astimezone(UTC)
+    except OverflowError:
+        raise ValueError("is out of range") from None
+
+
+Text = Annotated[str, Field(min_length=1, max_length=MAX_FILTER_CHARS), AfterValidator(_plain)]
+Moment = Annotated[datetime, AfterValidator(_utc)]
+
+
+class PageQuery(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    limit: Annotated[int, Field(ge=1, le=MAX_PAGE_ROWS)] = DEFAULT_PAGE_ROWS
+    cursor: Annotated[str, Field(max_length=MAX_CURSOR_CHARS)] | None = None
+
+    def filters(self) -> dict[str, object]:
+        """What a cursor is bound to."""
+        return self.model_dump(exclude={"limit", "cursor"})
+
+
+class EventsQuery(PageQuery):
+    status: Literal["received", "queued", "delivered", "failed"] | None = None
+    event_type: Text | None = None
+
+
+class RetryQueueQuery(PageQuery):
+    status: Literal["pending", "in_progress"] | None = None
+    event_type: Text | None = None
+    external_system: Text | None = None
+    endpoint_id: UUID | None = None
+    sort: Literal["next_retry_at"] = "next_retry_at"
+
+
+class DeadLettersQuery(PageQuery):
+    state: Literal["open", "replaying", "resolved", "ignored"] = "open"
+    kind: Text | None = None
+    event_type: Text | None = None
+    external_system: Text | None = None
+    endpoint_id: UUID | None = None
+    reason: Literal["permanent", "exhausted", "expired", "skipped"] | None = None
+    category: Text | None = None
+    fingerprint: Text | None = None
+    since: Moment | None = None
+    until: Moment | None = None
+    q: Text | None = None
+    sort: Literal["-created_at"] = "-created_at"
+
+    def chosen(self) -> DeadLetterFilter:
+        return DeadLetterFilter(**self.model_dump(exclude={"limit", "cursor", "sort"}))
+
+
+class BecauseIn(BaseModel):
+    """Why a person does this: kept in the audit."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    because: Annotated[str, Field(max_length=MAX_BECAUSE_CHARS), AfterValidator(_no_nul)] | None = None
+
+
+class RetryIn(BecauseIn):
+    """`now`: due at once, instead of in the policy's first delay."""
+
+    now: bool = False
+
+
+def no_query(request: Request) -> None:
+    """A dependency of routes that take no parameters."""
+    names = list(request.query_params)
+    if names:
+        raise bad_query(*(FieldError(("query", name[:MAX_FILTER_CHARS]), "unknown parameter") for name in names))
+
+
+def id_in_path(text: str, noun: str) -> UUID:
+    """What is no id names nothing: 404, as for an id that does not exist."""
+    try:
+        return UUID(text)
+    except ValueError:
+        raise not_found(noun) from None

@@ -1,0 +1,1 @@
+"""The routes behind the guard, one module per noun."""

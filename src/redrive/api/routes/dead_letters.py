@@ -1,0 +1,121 @@
+"""Dead letters: what failed for good, in front of a person who looks, redrives, resolves, ignores or deletes."""
+
+import random
+from typing import Annotated
+from uuid import UUID
+
+from fastapi import APIRouter, Depends, Query, Request, Response
+
+from redrive.api import shapes
+from redrive.api.answers import answer
+from redrive.api.auth import SCHEMES, Judge, Reader
+from redrive.api.context import ApiContext, Context, act_of
+from redrive.api.cursors import ListPlace
+from redrive.api.problems import not_found
+from redrive.api.queries import BecauseIn, DeadLettersQuery, RetryIn, id_in_path, no_query
+from redrive.api.routes.retry_queue import refused
+from redrive.store import dead_letters
+from redrive.store.audit import Act
+from redrive.store.db import Session
+from redrive.store.keys import Caller
+from redrive.store.logs import list_task_attempts
+
+NOUN = "dead letter"
+
+router = APIRouter(prefix="/v1/dead-letters", tags=["dead letters"], dependencies=SCHEMES)
+
+
+@router.get("")
+async def list_dead_letters(query: Annotated[DeadLettersQuery, Query()], caller: Reader, context: Context) -> Response:
+    """Newest first; the open ones unless another state is asked for."""
+    place = ListPlace("dead-letters", caller.org_id, query.filters())
+    after = context.cursors.read(place, query.cursor)
+    async with context.app_db.tenant(caller.org_id) as session:
+        page = await dead_letters.list_dead_letters(session, query.chosen(), limit=query.limit, after=after)
+    cursor = context.cursors.write(place, page.next_key) if page.next_key else None
+    return answer(
+        shapes.page([shapes.dead_letter(row) for row in page.rows], limit=query.limit, cursor=cursor, total=page.total)
+    )
+
+
+@router.get("/{task_id}", dependencies=[Depends(no_query)])
+async def get_dead_letter(task_id: str, caller: Reader, context: Context) -> Response:
+    """All that is known of one: every try, what was to be delivered and under which settings, secrets left out."""
+    wanted = id_in_path(task_id, NOUN)
+    async with context.app_db.tenant(caller.org_id) as session:
+        return answer(await _detail(session, wanted))
+
+
+async def _detail(session: Session, task_id: UUID) -> shapes.Shape:
+    row = await dead_letters.get_dead_letter(session, task_id)
+    if row is None:
+        raise not_found(NOUN)
+    attempts = await list_task_attempts(session, task_id)
+    return shapes.dead_letter_detail(row, attempts)
+
+
+@router.post("/{task_id}/retry", dependencies=[Depends(no_query)])
+async def retry(
+    task_id: str, request: Request, caller: Judge, context: Context, given: RetryIn | None = None
+) -> Response:
+    """Redrive: a new generation with the policy's full retries, due in its first delay, or at once with `now`."""
+    wanted = id_in_path(task_id, NOUN)
+    asked = given or RetryIn()
+    act = act_of(request, caller, asked.because)
+    async with context.app_db.tenant(caller.org_id) as session:
+        refusal = await dead_letters.redrive(
+            session,
+            wanted,
+            act,
+            context.clock,
+            roll=random.random(),  # noqa: S311 (jitter, not a secret)
+            at_once=asked.now,
+        )
+        if refusal is not None:
+            raise refused(refusal, NOUN)
+        return await _answer(session, wanted)
+
+
+@router.post("/{task_id}/resolve", dependencies=[Depends(no_query)])
+async def resolve(
+    task_id: str, request: Request, caller: Judge, context: Context, given: BecauseIn | None = None
+) -> Response:
+    """It was dealt with elsewhere."""
+    return await _close(task_id, "resolved", act_of(request, caller, given.because if given else None), caller, context)
+
+
+@router.post("/{task_id}/ignore", dependencies=[Depends(no_query)])
+async def ignore(
+    task_id: str, request: Request, caller: Judge, context: Context, given: BecauseIn | None = None
+) -> Response:
+    """It does not matter."""
+    return await _close(task_id, "ignored", act_of(request, caller, given.because if given else None), caller, context)
+
+
+@router.delete("/{task_id}", status_code=204, dependencies=[Depends(no_query)])
+async def delete(
+    task_id: str, request: Request, caller: Judge, context: Context, given: BecauseIn | None = None
+) -> Response:
+    """Gone from every list; its log and an entry in the audit stay."""
+    wanted = id_in_path(task_id, NOUN)
+    act = act_of(request, caller, given.because if given else None)
+    async with context.app_db.tenant(caller.org_id) as session:
+        refusal = await dead_letters.close(session, wanted, "deleted", act)
+        if refusal is not None:
+            raise refused(refusal, NOUN)
+    return Response(status_code=204)
+
+
+async def _close(task_id: str, state: str, act: Act, caller: Caller, context: ApiContext) -> Response:
+    wanted = id_in_path(task_id, NOUN)
+    async with context.app_db.tenant(caller.org_id) as session:
+        refusal = await dead_letters.close(session, wanted, state, act)
+        if refusal is not None:
+            raise refused(refusal, NOUN)
+        return await _answer(session, wanted)
+
+
+async def _answer(session: Session, task_id: UUID) -> Response:
+    row = await dead_letters.get_dead_letter(session, task_id)
+    assert row is not None, "it was locked in this transaction"
+    return answer(shapes.dead_letter(row))

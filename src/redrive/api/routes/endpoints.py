@@ -1,0 +1,127 @@
+"""Endpoints: make, read, change, take away. The secret is in the answer that makes one, and nowhere else."""
+
+import hashlib
+from typing import Annotated
+from uuid import UUID
+
+from fastapi import APIRouter, Depends, Query, Request, Response
+
+from redrive.api import shapes
+from redrive.api.answers import answer
+from redrive.api.auth import SCHEMES, Manager, Reader
+from redrive.api.context import ApiContext, Context, act_of
+from redrive.api.cursors import ListPlace
+from redrive.api.endpoint_input import EndpointChange, EndpointIn
+from redrive.api.event_input import idempotency_key_in
+from redrive.api.problems import FieldError, Problem, invalid, not_found
+from redrive.api.queries import PageQuery, id_in_path, no_query
+from redrive.store import endpoints, idempotency
+from redrive.store.audit import Act
+from redrive.store.db import Record, Session
+from redrive.store.endpoints import EndpointSpec, NameTaken
+from redrive.store.policies import get_policy
+
+SCOPE = "endpoint"
+
+router = APIRouter(prefix="/v1/endpoints", tags=["endpoints"], dependencies=SCHEMES)
+
+
+def _shape(context: ApiContext, row: Record) -> shapes.Shape:
+    return shapes.endpoint(row, context.endpoints.spec_of(row))
+
+
+def _name_taken() -> Problem:
+    return Problem(409, "Another endpoint has this name. Choose another one, or change that endpoint.")
+
+
+@router.post("", status_code=201, dependencies=[Depends(no_query)])
+async def create_endpoint(request: Request, given: EndpointIn, caller: Manager, context: Context) -> Response:
+    """Make an endpoint. This answer alone shows its `secret`; a repetition under the same Idempotency-Key does not."""
+    key = idempotency_key_in(next((v for n, v in request.scope["headers"] if n == b"idempotency-key"), None))
+    spec = given.spec(context.rules)
+    digest = hashlib.sha256(given.model_dump_json().encode()).digest()
+    try:
+        async with context.app_db.tenant(caller.org_id) as session:
+            made = await idempotency.claim(session, SCOPE, key, digest) if key else None
+            if made is not None:
+                return answer(_shape(context, await _made_before(session, made)), 201)
+            row, secret = await _create(context, session, spec, act_of(request, caller))
+            if key:
+                await idempotency.fulfil(session, SCOPE, key, row["id"])
+    except NameTaken:
+        raise _name_taken() from None
+    return answer(_shape(context, row) | {"secret": secret}, 201)
+
+
+async def _made_before(session: Session, made: idempotency.Made) -> Record:
+    if not made.same_body:
+        raise Problem(409, "This Idempotency-Key was used for another endpoint.")
+    row = await endpoints.get_endpoint(session, made.subject_id)
+    if row is None:
+        raise Problem(409, "The endpoint that was made under this Idempotency-Key has been deleted.")
+    return row
+
+
+async def _create(context: ApiContext, session: Session, spec: EndpointSpec, act: Act) -> tuple[Record, str]:
+    await _check_policy(session, spec.policy)
+    return await context.endpoints.create(session, spec, act)
+
+
+async def _check_policy(session: Session, name: object) -> None:
+    if isinstance(name, str) and await get_policy(session, name) is None:
+        raise invalid(FieldError(("body", "policy"), "There is no such policy"))
+
+
+@router.get("")
+async def list_endpoints(query: Annotated[PageQuery, Query()], caller: Reader, context: Context) -> Response:
+    """Endpoints, oldest first."""
+    place = ListPlace("endpoints", caller.org_id, query.filters())
+    after = context.cursors.read(place, query.cursor)
+    async with context.app_db.tenant(caller.org_id) as session:
+        page = await endpoints.list_endpoints(session, limit=query.limit, after=after)
+    cursor = context.cursors.write(place, page.next_key) if page.next_key else None
+    return answer(
+        shapes.page([_shape(context, row) for row in page.rows], limit=query.limit, cursor=cursor, total=page.total)
+    )
+
+
+@router.get("/{endpoint_id}", dependencies=[Depends(no_query)])
+async def get_endpoint(endpoint_id: str, caller: Reader, context: Context) -> Response:
+    wanted = _id(endpoint_id)
+    async with context.app_db.tenant(caller.org_id) as session:
+        row = await endpoints.get_endpoint(session, wanted)
+    if row is None:
+        raise not_found("endpoint")
+    return answer(_shape(context, row))
+
+
+@router.patch("/{endpoint_id}", dependencies=[Depends(no_query)])
+async def change_endpoint(
+    endpoint_id: str, request: Request, given: EndpointChange, caller: Manager, context: Context
+) -> Response:
+    """Change the fields given. Enabling an endpoint lets its held tasks go on."""
+    wanted = _id(endpoint_id)
+    changes = given.changes(context.rules)
+    try:
+        async with context.app_db.tenant(caller.org_id) as session:
+            await _check_policy(session, changes.get("policy"))
+            row = await context.endpoints.update(session, wanted, changes, act_of(request, caller))
+    except NameTaken:
+        raise _name_taken() from None
+    if row is None:
+        raise not_found("endpoint")
+    return answer(_shape(context, row))
+
+
+@router.delete("/{endpoint_id}", status_code=204, dependencies=[Depends(no_query)])
+async def delete_endpoint(endpoint_id: str, request: Request, caller: Manager, context: Context) -> Response:
+    """Take an endpoint away. Its open tasks die with that reason, each in front of a person."""
+    wanted = _id(endpoint_id)
+    async with context.app_db.tenant(caller.org_id) as session:
+        if not await endpoints.delete_endpoint(session, wanted, act_of(request, caller)):
+            raise not_found("endpoint")
+    return Response(status_code=204)
+
+
+def _id(text: str) -> UUID:
+    return id_in_path(text, "endpoint")

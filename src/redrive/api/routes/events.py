@@ -1,0 +1,78 @@
+"""Reading events: lists, one with its payload, where it stands, every try. (Producing them: front_door.)"""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Query, Response
+
+from redrive.api import shapes
+from redrive.api.answers import answer
+from redrive.api.auth import SCHEMES, Reader
+from redrive.api.context import Context
+from redrive.api.cursors import ListPlace
+from redrive.api.problems import not_found
+from redrive.api.queries import EventsQuery, id_in_path, no_query
+from redrive.store import events
+from redrive.store.counters import count_of, counts
+from redrive.store.db import Session
+
+MAX_ATTEMPTS_SHOWN = 1_000
+
+router = APIRouter(prefix="/v1/events", tags=["events"], dependencies=SCHEMES)
+
+
+@router.get("")
+async def list_events(query: Annotated[EventsQuery, Query()], caller: Reader, context: Context) -> Response:
+    """Events, newest first, without their payloads. `total_count` is null when filtered by event type."""
+    place = ListPlace("events", caller.org_id, query.filters())
+    after = context.cursors.read(place, query.cursor)
+    async with context.app_db.tenant(caller.org_id) as session:
+        page = await events.list_events(
+            session, status=query.status, event_type=query.event_type, limit=query.limit, after=after
+        )
+        total = await _total(session, query)
+    cursor = context.cursors.write(place, page.next_key) if page.next_key else None
+    return answer(shapes.page([shapes.event(row) for row in page.rows], limit=query.limit, cursor=cursor, total=total))
+
+
+async def _total(session: Session, query: EventsQuery) -> int | None:
+    """From the counters kept on write: nothing is counted for a page."""
+    if query.event_type is not None:
+        return None
+    if query.status is not None:
+        return await count_of(session, f"event.{query.status}")
+    return sum(n for name, n in (await counts(session)).items() if name.startswith("event."))
+
+
+@router.get("/{event_id}", dependencies=[Depends(no_query)])
+async def get_event(event_id: str, caller: Reader, context: Context) -> Response:
+    """One event with its payload, byte for byte as it was handed in."""
+    wanted = id_in_path(event_id, "event")
+    async with context.app_db.tenant(caller.org_id) as session:
+        row = await events.get_event(session, wanted)
+        status = await events.get_event_status(session, wanted)
+    if row is None or status is None:
+        raise not_found("event")
+    return answer(shapes.event_detail(row, status))
+
+
+@router.get("/{event_id}/status", dependencies=[Depends(no_query)])
+async def get_event_status(event_id: str, caller: Reader, context: Context) -> Response:
+    """Where an event stands; never its payload."""
+    wanted = id_in_path(event_id, "event")
+    async with context.app_db.tenant(caller.org_id) as session:
+        row = await events.get_event_status(session, wanted)
+    if row is None:
+        raise not_found("event")
+    return answer(shapes.event_status(row))
+
+
+@router.get("/{event_id}/attempts", dependencies=[Depends(no_query)])
+async def list_attempts(event_id: str, caller: Reader, context: Context) -> Response:
+    """Every try of every task of an event, oldest first."""
+    wanted = id_in_path(event_id, "event")
+    async with context.app_db.tenant(caller.org_id) as session:
+        status = await events.get_event_status(session, wanted)
+        rows = await events.list_event_attempts(session, wanted)
+    if status is None:
+        raise not_found("event")
+    return answer(shapes.whole([shapes.attempt(row) for row in rows], MAX_ATTEMPTS_SHOWN))

@@ -1,0 +1,25 @@
+"""Integration logs: one per task, with every try under it. They outlive the dead letter."""
+
+from fastapi import APIRouter, Depends, Response
+
+from redrive.api import shapes
+from redrive.api.answers import answer
+from redrive.api.auth import SCHEMES, Reader
+from redrive.api.context import Context
+from redrive.api.problems import not_found
+from redrive.api.queries import id_in_path, no_query
+from redrive.store import logs
+
+router = APIRouter(prefix="/v1/logs", tags=["logs"], dependencies=[*SCHEMES, Depends(no_query)])
+
+
+@router.get("/{log_id}")
+async def get_log(log_id: str, caller: Reader, context: Context) -> Response:
+    """What was sent, what came back, and whether it has succeeded."""
+    wanted = id_in_path(log_id, "log")
+    async with context.app_db.tenant(caller.org_id) as session:
+        row = await logs.get_log(session, wanted)
+        attempts = await logs.list_task_attempts(session, wanted)
+    if row is None:
+        raise not_found("log")
+    return answer(shapes.log(row, attempts))

@@ -1,0 +1,104 @@
+"""The retry queue: what failed and will be tried again, and a person's hand in it."""
+
+import random
+from typing import Annotated
+from uuid import UUID
+
+from fastapi import APIRouter, Depends, Query, Request, Response
+
+from redrive.api import shapes
+from redrive.api.answers import answer
+from redrive.api.auth import SCHEMES, Operator, Reader
+from redrive.api.context import ApiContext, Context, act_of
+from redrive.api.cursors import ListPlace
+from redrive.api.problems import Problem, not_found
+from redrive.api.queries import BecauseIn, RetryIn, RetryQueueQuery, id_in_path, no_query
+from redrive.store import retry_queue
+from redrive.store.audit import Act
+from redrive.store.db import Record, Session
+from redrive.store.dead_letters import redrive
+from redrive.store.retry_queue import Refusal
+
+NOUN = "retry-queue entry"
+
+router = APIRouter(prefix="/v1/retry-queue", tags=["retry queue"], dependencies=SCHEMES)
+
+
+def refused(refusal: Refusal, noun: str) -> Problem:
+    """Why a person's action on a task was not done."""
+    match refusal:
+        case Refusal.UNKNOWN:
+            return not_found(noun)
+        case Refusal.IN_PROGRESS:
+            return Problem(409, "A try is under way. Wait for its result, then decide.")
+        case Refusal.HELD:
+            return Problem(409, "It is held, since its endpoint is disabled. Enable the endpoint, and it goes on.")
+        case Refusal.NOT_OPEN:
+            return Problem(409, "It is finished already: there is nothing left to do.")
+
+
+@router.get("")
+async def list_retry_queue(query: Annotated[RetryQueueQuery, Query()], caller: Reader, context: Context) -> Response:
+    """Open tasks that have failed before, soonest next retry first."""
+    place = ListPlace("retry-queue", caller.org_id, query.filters())
+    after = context.cursors.read(place, query.cursor)
+    async with context.app_db.tenant(caller.org_id) as session:
+        page = await retry_queue.list_retry_queue(
+            session,
+            status=query.status,
+            event_type=query.event_type,
+            external_system=query.external_system,
+            endpoint_id=query.endpoint_id,
+            limit=query.limit,
+            after=after,
+        )
+    cursor = context.cursors.write(place, page.next_key) if page.next_key else None
+    return answer(
+        shapes.page([shapes.entry(row) for row in page.rows], limit=query.limit, cursor=cursor, total=page.total)
+    )
+
+
+@router.post("/{task_id}/retry", dependencies=[Depends(no_query)])
+async def retry_now(
+    task_id: str, request: Request, caller: Operator, context: Context, given: RetryIn | None = None
+) -> Response:
+    """Try it at once. A dead letter is redriven instead: in its policy's first delay, or at once with `now`."""
+    wanted = id_in_path(task_id, NOUN)
+    asked = given or RetryIn()
+    act = act_of(request, caller, asked.because)
+    async with context.app_db.tenant(caller.org_id) as session:
+        refusal = await retry_queue.retry_now(session, wanted, act, context.clock)
+        if refusal is Refusal.NOT_OPEN:
+            refusal = await _redrive(context, session, wanted, act, at_once=asked.now)
+        if refusal is not None:
+            raise refused(refusal, NOUN)
+        row = await _entry(session, wanted)
+    return answer(shapes.entry(row))
+
+
+async def _redrive(context: ApiContext, session: Session, task_id: UUID, act: Act, *, at_once: bool) -> Refusal | None:
+    """For a task that is dead. One that has succeeded without ever having died is finished, not unknown."""
+    if (await _entry(session, task_id))["state"] != "dead":
+        return Refusal.NOT_OPEN
+    return await redrive(session, task_id, act, context.clock, roll=random.random(), at_once=at_once)  # noqa: S311
+
+
+@router.post("/{task_id}/skip", dependencies=[Depends(no_query)])
+async def skip(
+    task_id: str, request: Request, caller: Operator, context: Context, given: BecauseIn | None = None
+) -> Response:
+    """Give it up: it stands among the dead letters with the reason `skipped`."""
+    wanted = id_in_path(task_id, NOUN)
+    act = act_of(request, caller, given.because if given else None)
+    async with context.app_db.tenant(caller.org_id) as session:
+        refusal = await retry_queue.skip(session, wanted, act, context.clock)
+        if refusal is not None:
+            raise refused(refusal, NOUN)
+        row = await _entry(session, wanted)
+    return answer(shapes.entry(row))
+
+
+async def _entry(session: Session, task_id: UUID) -> Record:
+    row = await retry_queue.get_entry(session, task_id)
+    assert row is not None, "it was locked in this transaction"
+    return row

@@ -1,0 +1,172 @@
+"""The HTTP API as one ASGI application: the two hot routes first, the framework's routes behind a guard.
+
+create_app is called by app.py; the server that runs it is told to write no access log.
+"""
+
+import traceback
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import structlog
+from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+
+from redrive.api import openapi
+from redrive.api.answers import Send, send_problem, send_problem_and_close
+from redrive.api.auth import Authenticator
+from redrive.api.body import BodyReader, BodyRefused, Disconnected, Receive
+from redrive.api.committer import Committer
+from redrive.api.context import ApiContext, correlation_of
+from redrive.api.correlation import correlation_id_of
+from redrive.api.front_door import BATCH_PATH, EVENTS_PATH, FrontDoor
+from redrive.api.guard import Guard
+from redrive.api.outage import OUTAGES, is_bad_row, reason_of
+from redrive.api.problems import PROBLEM_TYPE, FieldError, Problem, bad_query, internal, invalid, unavailable
+from redrive.api.routes import dead_letters, endpoints, events, health, logs, policies, retry_queue
+
+__all__ = ["ASGIApp", "ApiContext", "create_app"]
+
+ASGIApp = Callable[[Any, Any, Any], Awaitable[None]]
+
+_READ_HEADERS = frozenset(
+    {b"authorization", b"content-length", b"content-type", b"idempotency-key", b"x-api-key", b"x-correlation-id"}
+)
+
+log = structlog.get_logger("redrive.api")
+
+
+def create_app(context: ApiContext) -> ASGIApp:
+    authenticator = Authenticator(context.engine_db)
+    committer = Committer(context.engine_db, context.clock)
+    reader = BodyReader()
+    routes = _routes(context, authenticator, committer)
+    return _Api(FrontDoor(authenticator, committer, reader), Guard(routes, reader), committer)
+
+
+class _Api:
+    def __init__(self, front_door: FrontDoor, guard: Guard, committer: Committer) -> None:
+        self._front_door = front_door
+        self._guard = guard
+        self._committer = committer
+
+    async def __call__(self, scope: Any, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await self._live(receive, send)
+        elif scope["type"] == "http":
+            await self._answer(scope, receive, send)
+        else:
+            await send({"type": "websocket.close", "code": 1000})
+
+    async def _live(self, receive: Receive, send: Send) -> None:
+        while True:
+            message = await receive()
+            if message["type"] == "lifespan.startup":
+                await send({"type": "lifespan.startup.complete"})
+            else:
+                await self._committer.close()
+                await send({"type": "lifespan.shutdown.complete"})
+                return
+
+    async def _answer(self, scope: Any, receive: Receive, send: Send) -> None:
+        headers = {name: value for name, value in scope["headers"] if name in _READ_HEADERS}
+        correlation_id = correlation_id_of(headers.get(b"x-correlation-id"))
+        is_hot = scope["method"] == "POST" and scope["path"] in (EVENTS_PATH, BATCH_PATH)
+        outgoing = _Started(send)
+        try:
+            await (self._front_door if is_hot else self._guard)(scope, headers, receive, outgoing, correlation_id)
+        except Disconnected:
+            return
+        except BodyRefused as problem:
+            await send_problem_and_close(receive, send, problem, correlation_id)
+        except Problem as problem:
+            await send_problem(send, problem, correlation_id)
+        except Exception as error:  # noqa: BLE001 (the last line: it becomes an answer and a line in the log)
+            _log_unexpected(error, correlation_id)
+            if not outgoing.started:
+                await send_problem(send, _problem_of(error), correlation_id)
+
+
+class _Started:
+    """Remembers whether an answer has begun: then no other can follow."""
+
+    __slots__ = ("_send", "started")
+
+    def __init__(self, send: Send) -> None:
+        self._send = send
+        self.started = False
+
+    async def __call__(self, message: Any) -> None:
+        self.started = True
+        await self._send(message)
+
+
+def _is_outage(error: Exception) -> bool:
+    return isinstance(error, OUTAGES) and not is_bad_row(error)
+
+
+def _problem_of(error: Exception) -> Problem:
+    return unavailable(reason_of(error)) if _is_outage(error) else internal()
+
+
+def _log_unexpected(error: Exception, correlation_id: str) -> None:
+    """An outage is told as such; anything else is a bug. The error's own text may quote a payload: it is left out."""
+    name = type(error).__name__
+    if _is_outage(error):
+        log.warning("database_unavailable", error_type=name, correlation_id=correlation_id)
+    else:
+        frames = "".join(traceback.format_tb(error.__traceback__))
+        log.error("unhandled_error", error_type=name, stack=frames, correlation_id=correlation_id)
+
+
+def _routes(context: ApiContext, authenticator: Authenticator, committer: Committer) -> FastAPI:
+    app = FastAPI(
+        title="Redrive",
+        version=context.version,
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+        exception_handlers={
+            Problem: _on_problem,
+            RequestValidationError: _on_invalid,
+            HTTPException: _on_http_exception,
+            Exception: _on_unexpected,
+        },
+    )
+    app.state.context = context
+    app.state.authenticator = authenticator
+    app.state.committer = committer
+    for module in (events, endpoints, retry_queue, dead_letters, logs, policies, health):
+        app.include_router(module.router)
+    openapi.describe_hot_routes(app)
+    return app
+
+
+def _respond(request: Request, problem: Problem) -> Response:
+    body = problem.body(correlation_of(request))
+    return Response(body, problem.status, headers=dict(problem.headers), media_type=PROBLEM_TYPE)
+
+
+async def _on_problem(request: Request, error: Exception) -> Response:
+    assert isinstance(error, Problem)
+    return _respond(request, error)
+
+
+async def _on_invalid(request: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestValidationError)
+    errors = [FieldError(tuple(each["loc"]), each["msg"].removeprefix("Value error, ")) for each in error.errors()]
+    in_query = [each for each in errors if each.loc[:1] == ("query",)]
+    return _respond(request, bad_query(*in_query) if in_query else invalid(*errors))
+
+
+async def _on_http_exception(request: Request, error: Exception) -> Response:
+    """The framework's own: no such path, no such method."""
+    assert isinstance(error, HTTPException)
+    detail = {404: "There is nothing at this path.", 405: "This path does not take this method."}
+    headers = tuple((error.headers or {}).items())
+    return _respond(request, Problem(error.status_code, detail.get(error.status_code, error.detail), headers=headers))
+
+
+async def _on_unexpected(request: Request, error: Exception) -> Response:
+    """The framework raises it again after this answer; it is logged where it arrives."""
+    return _respond(request, _problem_of(error))

@@ -1,0 +1,328 @@
+"""Rows of the store as the JSON that clients see: one place for every shape. Pure.
+
+Called by the routes. Times and ids stay values: the encoder writes them (ISO 8601 with Z, microseconds kept).
+"""
+
+from base64 import b64encode
+from collections.abc import Sequence
+from datetime import datetime
+from functools import lru_cache
+from math import floor
+
+import msgspec
+
+from redrive.api.json_rules import BadJson, decode_strictly
+from redrive.core.lifecycle import CLOSED_STATES, TaskState, queue_status, retry_count
+from redrive.core.policy import Policy, preview
+from redrive.core.redact import REDACTED, redact_text, redact_value
+from redrive.store.db import Record
+from redrive.store.endpoints import EndpointSpec
+
+Row = Record
+Shape = dict[str, object]
+
+NEVER_YEAR = datetime.max.year  # the database's infinity
+
+
+def moment(at: datetime | None) -> datetime | None:
+    """A time, or None for one that never comes."""
+    return None if at is None or at.year == NEVER_YEAR else at
+
+
+@lru_cache(maxsize=1024)
+def _policy(spec: str) -> Policy:
+    """A page of tasks repeats few policies."""
+    return Policy.from_spec(msgspec.json.decode(spec))
+
+
+def entry(row: Row) -> Shape:
+    """A task as it stands in the retry queue."""
+    state = TaskState(row["state"])
+    policy = _policy(row["policy_spec"])
+    is_scheduled = state in (TaskState.WAITING, TaskState.HELD) and row["attempts"] > 0
+    return {
+        "id": row["id"],
+        "log_id": row["id"],
+        "event_id": row["event_id"],
+        "kind": row["kind"],
+        "event_type": row["event_type"],
+        "external_system": row["external_system"],
+        "endpoint_id": row["endpoint_id"],
+        "status": _status(state, row),
+        "retry_count": retry_count(row["attempts"]),
+        "max_retries": policy.max_retries,
+        "retry_policy": policy.public_kind,
+        "policy": row["policy"],
+        "next_retry_at": moment(row["due_at"]) if is_scheduled else None,
+        "last_retry_at": row["last_failed_at"],
+        "in_dlq": state is TaskState.DEAD,
+        "held": state is TaskState.HELD,
+        "error_message": row["error_message"],
+        "error_stack": row["error_stack"],
+        "correlation_id": row["correlation_id"],
+        "created_at": row["created_at"],
+        "updated_at": row["updated_at"],
+    }
+
+
+def _status(state: TaskState, row: Row) -> str:
+    if state is TaskState.WAITING and row["expedited"]:
+        return "in_progress"  # a person asked for it now: it is on its way
+    return queue_status(state, row["attempts"]) or "pending"
+
+
+def dead_letter(row: Row) -> Shape:
+    """A task that died, as it stands in the list of dead letters."""
+    return entry(row) | {
+        "in_dlq": row["state"] == TaskState.DEAD and row["letter_state"] not in CLOSED_STATES,
+        "error_message": row["letter_error"],
+        "created_at": row["letter_created_at"],
+        "updated_at": row["letter_updated_at"],
+        "reason": row["letter_reason"],
+        "category": row["letter_category"],
+        "fingerprint": row["fingerprint"],
+        "state": row["letter_state"],
+        "first_failed_at": row["first_failed_at"],
+        "failed_at": row["failed_at"],
+        "generation": row["letter_generation"],
+    }
+
+
+def dead_letter_detail(row: Row, attempts: Sequence[Row]) -> Shape:
+    closed = row["closed_at"] is not None
+    return dead_letter(row) | {
+        "attempts": [attempt(one) for one in attempts],
+        "payload_snapshot": redacted_payload(row["body"]),
+        "config_snapshot": {
+            "endpoint": msgspec.json.decode(row["config"]) if row["config"] else None,
+            "policy": {"name": row["policy"], **msgspec.json.decode(row["policy_spec"], type=dict[str, object])},
+        },
+        "run_id": None,
+        "step_index": None,
+        "replay": {
+            "count": row["replays"],
+            "at": row["replayed_at"],
+            "by": row["replayed_by"],
+            "because": row["replayed_because"],
+            "outcome": row["replay_outcome"],
+        },
+        "resolution": {
+            "at": row["closed_at"],
+            "by": row["closed_by"],
+            "because": row["closed_because"],
+            "state": row["letter_state"],
+        }
+        if closed
+        else None,
+    }
+
+
+def attempt(row: Row) -> Shape:
+    """One try. An open lease is a try with the result `open` and no end."""
+    ended_at = row["ended_at"]
+    return {
+        "task_id": row["task_id"],
+        "number": row["number"],
+        "generation": row["generation"],
+        "result": row["result"],
+        "started_at": row["started_at"],
+        "ended_at": ended_at,
+        "duration_ms": round((ended_at - row["started_at"]).total_seconds() * 1000, 3) if ended_at else None,
+        "status_code": row["status_code"],
+        "category": row["category"],
+        "error_message": row["error_message"],
+        "error_stack": row["error_stack"],
+        "possible_duplicate": row["possible_duplicate"],
+        "request": _request(row),
+        "response": _response(row),
+        "late": {"at": row["late_at"], "result": row["late_result"]} if row["late_at"] else None,
+        "worker_id": row["worker_id"],
+    }
+
+
+def _request(row: Row) -> Shape | None:
+    """What was sent: the standard headers follow from the try itself, only custom ones are stored."""
+    if row["url"] is None:
+        return None
+    return {
+        "method": "POST",
+        "url": row["url"],
+        "headers": {
+            "content-type": "application/json",
+            "webhook-id": str(row["event_id"]),
+            "webhook-timestamp": str(floor(row["started_at"].timestamp())),
+            "webhook-signature": REDACTED,
+            "redrive-event-type": row["event_type"],
+            "redrive-attempt": str(row["number"]),
+            **_headers(row["request_headers"]),
+        },
+    }
+
+
+def _response(row: Row) -> Shape | None:
+    if row["status_code"] is None:
+        return None
+    return {
+        "status": row["status_code"],
+        "headers": _headers(row["response_headers"]),
+        "body": None if row["response_body"] is None else _text(row["response_body"]),
+        "truncated": row["truncated"],
+    }
+
+
+def _headers(stored: str | None) -> dict[str, str]:
+    return msgspec.json.decode(stored, type=dict[str, str]) if stored else {}
+
+
+def _text(body: bytes) -> str:
+    """Bytes as text where they are, else marked as base64."""
+    try:
+        return body.decode("utf-8")
+    except UnicodeDecodeError:
+        return f"base64:{b64encode(body).decode()}"
+
+
+def payload(body: bytes | None) -> object:
+    """A payload as JSON, byte for byte where it is JSON."""
+    if body is None:
+        return None
+    try:
+        decode_strictly(body)
+    except BadJson:
+        return _text(body)
+    return msgspec.Raw(body)
+
+
+def redacted_payload(body: bytes | None) -> object:
+    if body is None:
+        return None
+    try:
+        return redact_value(decode_strictly(body))
+    except BadJson:
+        return redact_text(_text(body))
+
+
+def event(row: Row) -> Shape:
+    """An event as it stands in the list: without its payload."""
+    return {
+        "event_id": row["id"],
+        "event_type": row["event_type"],
+        "timestamp": row["occurred_at"],
+        "status": row["status"],
+        "endpoint_id": row["endpoint_id"],
+        "ordering_key": row["ordering_key"],
+        "policy": row["policy"],
+        "external_system": row["external_system"],
+        "correlation_id": row["correlation_id"],
+        "received_at": row["received_at"],
+        "delivered_at": row["delivered_at"],
+        "failed_at": row["failed_at"],
+    }
+
+
+def event_detail(row: Row, status: Row) -> Shape:
+    return event(row) | event_status(status) | {"payload": payload(row["body"])}
+
+
+def event_status(row: Row) -> Shape:
+    return {
+        "event_id": row["id"],
+        "status": row["status"],
+        "retry_attempts": row["retry_attempts"],
+        "last_retry_at": row["last_retry_at"],
+        "failed_at": row["failed_at"],
+        "next_retry_at": moment(row["next_retry_at"]),
+    }
+
+
+def endpoint(row: Row, spec: EndpointSpec) -> Shape:
+    """An endpoint without its secret. Custom headers may carry credentials: only their names are shown."""
+    return {
+        "id": row["id"],
+        "name": spec.name,
+        "kind": spec.kind,
+        "url": spec.url,
+        "event_types": list(spec.event_types),
+        "policy": spec.policy,
+        "ordered": spec.ordered,
+        "external_system": spec.external_system,
+        "headers": {name: REDACTED for name, _ in spec.headers},
+        "ca_pem": spec.ca_pem,
+        "timeout_s": spec.timeout_s,
+        "max_in_flight": spec.max_in_flight,
+        "rate_per_s": spec.rate_per_s,
+        "disabled": spec.disabled,
+        "disabled_at": row["disabled_at"],
+        "disabled_reason": row["disabled_reason"],
+        "created_at": row["created_at"],
+        "updated_at": row["updated_at"],
+    }
+
+
+def log(row: Row, attempts: Sequence[Row]) -> Shape:
+    """The integration log of a task: what was last sent and answered, and every try before it."""
+    tried = [one for one in attempts if one["result"] in ("succeeded", "failed", "lost")]
+    last = tried[-1] if tried else None
+    request = _request(last) if last is not None else None
+    if request is not None:
+        request["body"] = redacted_payload(row["body"])
+    return {
+        "id": row["id"],
+        "log_id": row["id"],
+        "event_id": row["event_id"],
+        "event_type": row["event_type"],
+        "external_system": row["external_system"],
+        "status": _log_status(row),
+        "note": _note(row),
+        "request": request,
+        "response": _response(last) if last is not None else None,
+        "error_message": row["error_message"],
+        "error_stack": row["error_stack"],
+        "correlation_id": row["correlation_id"],
+        "created_at": row["created_at"],
+        "updated_at": row["updated_at"],
+        "attempts": [attempt(one) for one in attempts],
+    }
+
+
+def _log_status(row: Row) -> str:
+    if row["state"] == TaskState.SUCCEEDED:
+        return "success"
+    # Dead without a try is possible: expired, or skipped, before one was made.
+    return "error" if row["attempts"] or row["state"] == TaskState.DEAD else "pending"
+
+
+def _note(row: Row) -> str | None:
+    retries = retry_count(row["attempts"])
+    if row["state"] == TaskState.SUCCEEDED and retries:
+        return f"Succeeded on retry attempt {retries}"
+    return None
+
+
+def policy(row: Row) -> Shape:
+    spec = msgspec.json.decode(row["spec"], type=dict[str, object])
+    return {"name": row["name"], **spec, "preset": row["preset"], "created_at": row["created_at"]}
+
+
+def policy_preview(row: Row) -> Shape:
+    chosen = _policy(row["spec"])
+    return {
+        "policy": row["name"],
+        "max_retries": chosen.max_retries,
+        "retries": [
+            {"retry": r.retry, "delay_s": r.delay_s, "min_s": r.min_s, "max_s": r.max_s, "at_s": r.at_s}
+            for r in preview(chosen)
+        ],
+    }
+
+
+def page(data: Sequence[object], *, limit: int, cursor: str | None, total: int | None) -> Shape:
+    return {
+        "data": data,
+        "pagination": {"limit": limit, "cursor": cursor, "has_more": cursor is not None, "total_count": total},
+    }
+
+
+def whole(data: Sequence[object], limit: int) -> Shape:
+    """A list that is short enough to be shown at once."""
+    return page(data, limit=limit, cursor=None, total=len(data))

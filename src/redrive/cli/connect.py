@@ -1,0 +1,181 @@
+"""Ways from a command to the database: the one that the settings name, the one of a running Redrive, or the embedded
+one, started for the duration of the command.
+
+Called by every command that needs data. Says on stderr when it starts a server.
+"""
+
+import asyncio
+import getpass
+import os
+import time
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass, field
+from urllib.parse import parse_qs, urlsplit
+from uuid import UUID
+
+import asyncpg
+
+from redrive.cli.options import Place, Where
+from redrive.cli.output import note
+from redrive.cli.runner import Refused, Unreachable
+from redrive.settings import Settings, load_settings
+from redrive.store.audit import Act
+from redrive.store.db import CONNECT_TIMEOUT_S, Database, Session
+from redrive.store.embedded import EmbeddedPostgres, running_url
+from redrive.store.migrate import load_migrations, schema_version
+from redrive.store.orgs import find_org, prove_seal
+from redrive.store.seal import Sealer
+
+STARTING_PATIENCE_S = 10.0  # a server that is just being started, or is recovering
+POLL_S = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class Desk:
+    """An org's data, ready to be worked on."""
+
+    settings: Settings
+    url: str = field(repr=False)
+    engine: Database
+    app: Database
+    org_id: UUID
+    org: str
+
+    def session(self) -> AbstractAsyncContextManager[Session]:
+        """A transaction in which only this org exists."""
+        return self.app.tenant(self.org_id)
+
+    async def sealer(self) -> Sealer:
+        return await proven_sealer(self.settings, self.engine)
+
+
+def settings_of(place: Place) -> Settings:
+    return load_settings(data_dir=place.data_dir, database_url=place.database_url)
+
+
+def act_of(because: str | None = None) -> Act:
+    """Who acts: the account of this machine."""
+    try:
+        name = getpass.getuser()
+    except (KeyError, OSError):  # an account without a name, as containers have them
+        name = str(os.geteuid())
+    return Act(f"cli:{name}", because)
+
+
+@asynccontextmanager
+async def open_desk(where: Where, *, size: int = 1) -> AsyncIterator[Desk]:
+    settings = settings_of(where)
+    async with reach(settings) as url:
+        engine = await Database.open(url, role="redrive_engine", size=size, name="redrive-cli")
+        try:
+            org_id = await find_org(engine, where.org)
+            if org_id is None:
+                raise Refused(f'There is no org named "{where.org}" here. Name another with --org.')
+            app = await Database.open(url, role="redrive_app", size=size, name="redrive-cli")
+            try:
+                yield Desk(settings, url, engine, app, org_id, where.org)
+            finally:
+                await app.close()
+        finally:
+            await engine.close()
+
+
+@asynccontextmanager
+async def reach(settings: Settings, *, any_schema: bool = False) -> AsyncIterator[str]:
+    """The URL of a database that answers and, unless any will do, has the schema that this Redrive knows."""
+    async with _located(settings) as (url, patience_s):
+        version = await answered_version(url, patience_s)
+        if not any_schema:
+            _require(version, url)
+        yield url
+
+
+@asynccontextmanager
+async def _located(settings: Settings) -> AsyncIterator[tuple[str, float]]:
+    """The URL, and how long it may take until somebody answers there."""
+    if settings.database_url is not None:
+        yield settings.database_url, 0.0
+        return
+    running = running_url(settings.data_dir)
+    if running is not None:
+        yield running, STARTING_PATIENCE_S
+        return
+    if not (settings.data_dir / "postgres").exists():
+        raise Unreachable(
+            f"There is no Redrive data at {settings.data_dir}. Start a Redrive with `redrive serve`, or say where one "
+            "is: --data-dir, --database-url, or REDRIVE_DATABASE_URL."
+        )
+    note(f"No Redrive runs on {settings.data_dir}: its PostgreSQL is started for this command.")
+    postgres = await EmbeddedPostgres.start(settings.data_dir)
+    try:
+        yield postgres.url, 0.0
+    finally:
+        await postgres.stop()
+
+
+async def answered_version(url: str, patience_s: float = 0.0) -> int:
+    """The schema's version, once the database answers; Unreachable where it does not."""
+    until = time.monotonic() + patience_s
+    while True:
+        try:
+            connection = await asyncpg.connect(url, timeout=CONNECT_TIMEOUT_S)
+        except (OSError, asyncpg.CannotConnectNowError) as problem:
+            if time.monotonic() >= until:
+                raise _unreachable(url, problem) from problem
+            await asyncio.sleep(POLL_S)
+        except ValueError:
+            # Nothing of it is repeated, nor kept as the cause: a password may be what made it unreadable.
+            raise Unreachable(
+                "The database URL cannot be read. It looks like postgresql://user:password@host:5432/name; special "
+                "characters in the password are written as %40 and the like."
+            ) from None
+        except (asyncpg.PostgresError, asyncpg.InterfaceError) as problem:
+            raise _unreachable(url, problem) from problem
+        else:
+            break
+    try:
+        return await schema_version(connection)
+    finally:
+        await connection.close()
+
+
+def _unreachable(url: str, problem: Exception) -> Unreachable:
+    why = str(problem) or type(problem).__name__
+    return Unreachable(
+        f"The database {shown(url)} cannot be reached: {why}. See that it runs and that the address, the user and the "
+        "password are right."
+    )
+
+
+def _require(version: int, url: str) -> None:
+    known = len(load_migrations())
+    if version == 0:
+        raise Unreachable(f"The database {shown(url)} holds no Redrive. Make one there with `redrive migrate`.")
+    if version < known:
+        raise Unreachable(
+            f"The database {shown(url)} is at schema {version}, this Redrive needs {known}. Bring it up to date with "
+            "`redrive migrate`."
+        )
+
+
+def shown(url: str) -> str:
+    """Which database a URL means, without user and password."""
+    parts = urlsplit(url)
+    asked = parse_qs(parts.query)
+    host = parts.hostname or asked.get("host", ["localhost"])[0]
+    return f"{parts.path.lstrip('/') or 'postgres'} at {host}" + (f":{parts.port}" if parts.port else "")
+
+
+async def proven_sealer(settings: Settings, engine: Database) -> Sealer:
+    """The key that this database's secrets are sealed with. Never a new one: it would open nothing."""
+    from redrive.app import SEAL_FILE, sealer_of  # brings the whole of Redrive with it: only where it is needed
+
+    if settings.secret_key is None and not (settings.data_dir / SEAL_FILE).exists():
+        raise Refused(
+            "The key that endpoint secrets are sealed with is not here. Set REDRIVE_SECRET_KEY to that of this "
+            f"installation, or --data-dir to the folder with its {SEAL_FILE}."
+        )
+    sealer = sealer_of(settings)
+    await prove_seal(engine, sealer)
+    return sealer

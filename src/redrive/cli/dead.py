@@ -1,0 +1,193 @@
+"""`redrive dead`: the dead letters of an org, and what a person does with them."""
+
+import json
+import sys
+from typing import Annotated
+from uuid import UUID
+
+import typer
+
+from redrive.cli import shapes
+from redrive.cli.bulk import Action, Bulk, act_on, filter_of
+from redrive.cli.connect import open_desk
+from redrive.cli.options import AsJson, Because, Id, LetterFilter, Limit, Where, command
+from redrive.cli.output import Column, cell, emit, facts, note, say, table
+from redrive.cli.runner import Refused, run
+from redrive.store.dead_letters import get_dead_letter, list_dead_letters
+from redrive.store.logs import list_task_attempts
+
+app = typer.Typer(no_args_is_help=True, help="Dead letters: list, show, retry, resolve, ignore, delete.")
+
+Ids = Annotated[list[UUID] | None, typer.Argument(help="Ids of dead letters.", show_default=False)]
+All = Annotated[bool, typer.Option("--all", help="All that the filter matches, instead of ids.")]
+YesAll = Annotated[bool, typer.Option("--yes-all", help="Really all of the org, where --all has no filter.")]
+COLUMNS = (
+    Column("id"),
+    Column("event type", gives_way=True),
+    Column("system", gives_way=True),
+    Column("retries"),
+    Column("reason"),
+    Column("category"),
+    Column("failed"),
+    Column("error", gives_way=True),
+)
+ATTEMPT_COLUMNS = (
+    Column("try"),
+    Column("generation"),
+    Column("result"),
+    Column("status"),
+    Column("category"),
+    Column("started"),
+    Column("took"),
+    Column("error", gives_way=True),
+)
+
+
+@command(app, "list")
+def list_(where: Where, chosen: LetterFilter, limit: Limit = 50, as_json: AsJson = False) -> None:
+    """List dead letters, newest first."""
+
+    async def work() -> bool:
+        async with open_desk(where) as desk, desk.session() as session:
+            page = await list_dead_letters(session, await filter_of(session, chosen), limit=limit, after=None)
+        found = [shapes.dead_letter(row) for row in page.rows]
+        if as_json:
+            for letter in found:
+                emit(letter)
+            return True
+        table(COLUMNS, [_cells(letter) for letter in found], empty="No failed events. All integrations healthy.")
+        if page.next_key is not None:
+            note(f"{len(found)} of {page.total} are shown. --limit shows more, a filter fewer.")
+        return True
+
+    run(work)
+
+
+@command(app, "show")
+def show(where: Where, letter_id: Id, as_json: AsJson = False) -> None:
+    """Show a dead letter: why it died, every attempt, and its payload without secrets."""
+
+    async def work() -> bool:
+        async with open_desk(where) as desk, desk.session() as session:
+            row = await get_dead_letter(session, letter_id)
+            if row is None:
+                raise Refused(f"There is no dead letter {letter_id} in this org. It may have been deleted.")
+            attempts = await list_task_attempts(session, letter_id)
+        shape = shapes.dead_letter_detail(row, attempts)
+        if as_json:
+            emit(shape)
+            return True
+        facts({name: value for name, value in shape.items() if name not in _APART})
+        for name in ("replay", "resolution"):
+            part = shape[name]
+            if isinstance(part, dict) and part["at"] is not None:
+                said = "  ".join(f"{key} {cell(value)}" for key, value in part.items() if value is not None)
+                say(f"{name}  {said}")
+        say("")
+        show_attempts([shapes.attempt(one) for one in attempts])
+        say("")
+        say(json.dumps(shape["payload_snapshot"], indent=2))
+        return True
+
+    run(work)
+
+
+_APART = {"log_id", "replay", "resolution", "payload_snapshot", "attempts"}
+
+
+@command(app, "retry")
+def retry(
+    where: Where,
+    chosen: LetterFilter,
+    ids: Ids = None,
+    every: All = False,
+    yes_all: YesAll = False,
+    now: Annotated[bool, typer.Option("--now", help="Try at once, not after the policy's first delay.")] = False,
+    because: Because = None,
+    as_json: AsJson = False,
+) -> None:
+    """Redrive: try again with the policy's full retries. A new failure goes back to the retry queue."""
+    run(lambda: act_on(where, Bulk(Action.RETRY, ids or [], chosen, every, yes_all, because, at_once=now), as_json))
+
+
+@command(app, "resolve")
+def resolve(
+    where: Where,
+    chosen: LetterFilter,
+    ids: Ids = None,
+    every: All = False,
+    yes_all: YesAll = False,
+    because: Because = None,
+    as_json: AsJson = False,
+) -> None:
+    """Mark as resolved: it was dealt with elsewhere."""
+    run(lambda: act_on(where, Bulk(Action.RESOLVE, ids or [], chosen, every, yes_all, because), as_json))
+
+
+@command(app, "ignore")
+def ignore(
+    where: Where,
+    chosen: LetterFilter,
+    ids: Ids = None,
+    every: All = False,
+    yes_all: YesAll = False,
+    because: Because = None,
+    as_json: AsJson = False,
+) -> None:
+    """Mark as ignored: it need not be dealt with."""
+    run(lambda: act_on(where, Bulk(Action.IGNORE, ids or [], chosen, every, yes_all, because), as_json))
+
+
+@command(app, "delete")
+def delete(
+    where: Where,
+    chosen: LetterFilter,
+    ids: Ids = None,
+    every: All = False,
+    yes_all: YesAll = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    because: Because = None,
+    as_json: AsJson = False,
+) -> None:
+    """Delete dead letters. Their logs and an entry in the audit stay."""
+
+    async def work() -> bool:
+        if not yes:
+            if not sys.stdin.isatty():
+                raise Refused("Deleting is for good. Say that it is meant with --yes.")
+            typer.confirm("Permanently delete?", abort=True, err=True)
+        return await act_on(where, Bulk(Action.DELETE, ids or [], chosen, every, yes_all, because), as_json)
+
+    run(work)
+
+
+def show_attempts(attempts: list[shapes.Shape]) -> None:
+    table(ATTEMPT_COLUMNS, [_attempt_cells(one) for one in attempts], empty="No try was made.")
+
+
+def _attempt_cells(one: shapes.Shape) -> list[object]:
+    took = None if one["duration_ms"] is None else f"{one['duration_ms']} ms"
+    return [
+        one["number"],
+        one["generation"],
+        one["result"],
+        one["status_code"],
+        one["category"],
+        one["started_at"],
+        took,
+        one["error_message"],
+    ]
+
+
+def _cells(letter: shapes.Shape) -> list[object]:
+    most = letter["max_retries"]
+    return [
+        letter["id"],
+        letter["event_type"],
+        letter["external_system"],
+        f"{letter['retry_count']} / {'∞' if most is None else most}",
+        letter["reason"],
+        letter["category"],
+        letter["failed_at"],
+        letter["error_message"],
+    ]

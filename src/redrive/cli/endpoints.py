@@ -1,0 +1,185 @@
+"""`redrive endpoints`: where deliveries go. Headers, limits and certificates are set through the API."""
+
+from typing import Annotated
+
+import typer
+
+from redrive.cli import shapes
+from redrive.cli.connect import act_of, open_desk
+from redrive.cli.lookup import find_endpoint
+from redrive.cli.options import AsJson, Because, Where, command
+from redrive.cli.output import Column, emit, note, say, table
+from redrive.cli.runner import Refused, WrongUsage, run
+from redrive.core.address import AddressRules, BadUrl, parse_target
+from redrive.core.policy import MAX_TIMEOUT_S, MIN_TIMEOUT_S
+from redrive.store import endpoints as store
+from redrive.store.endpoints import Endpoints, EndpointSpec, NameTaken
+from redrive.store.paging import MAX_PAGE_ROWS
+from redrive.store.policies import get_policy
+
+MAX_TEXT_CHARS = 200
+MAX_EVENT_TYPES = 100
+
+app = typer.Typer(no_args_is_help=True, help="Endpoints: list, add, disable, enable, delete.")
+
+Called = Annotated[str, typer.Argument(metavar="ENDPOINT", help="Its id or its name.")]
+
+
+@command(app, "list")
+def list_(where: Where, as_json: AsJson = False) -> None:
+    """List the endpoints of an org, oldest first."""
+
+    async def work() -> bool:
+        found: list[shapes.Shape] = []
+        after: tuple[object, ...] | None = None
+        async with open_desk(where) as desk, desk.session() as session:
+            while True:
+                page = await store.list_endpoints(session, limit=MAX_PAGE_ROWS, after=after)
+                found += [shapes.endpoint(row) for row in page.rows]
+                if page.next_key is None:
+                    break
+                after = page.next_key
+        if as_json:
+            for endpoint in found:
+                emit(endpoint)
+            return True
+        titles = ("id", "name", "url", "event types", "policy", "disabled")
+        rows = [
+            [e["id"], e["name"], e["url"], " ".join(map(str, _listed(e["event_types"]))), e["policy"], e["disabled_at"]]
+            for e in found
+        ]
+        empty = "There are no endpoints. `redrive endpoints add` makes one."
+        table([Column(title, gives_way=title in ("url", "event types")) for title in titles], rows, empty=empty)
+        return True
+
+    run(work)
+
+
+@command(app, "add")
+def add(
+    where: Where,
+    url: Annotated[str, typer.Argument(help="Where to deliver, https://…")],
+    name: Annotated[str, typer.Option("--name", help="What to call it.")],
+    event_types: Annotated[
+        list[str] | None, typer.Option("--event-type", help="What it gets; * stands for anything. Repeatable.")
+    ] = None,
+    policy: Annotated[str | None, typer.Option("--policy", help="Its retry policy.")] = None,
+    external_system: Annotated[str | None, typer.Option("--external-system", help="The system behind it.")] = None,
+    timeout_s: Annotated[
+        float | None, typer.Option("--timeout-s", min=MIN_TIMEOUT_S, max=MAX_TIMEOUT_S, help="Seconds a try may take.")
+    ] = None,
+    because: Because = None,
+    as_json: AsJson = False,
+) -> None:
+    """Add an endpoint and show the secret that signs its deliveries, this once."""
+
+    async def work() -> bool:
+        spec = EndpointSpec(
+            name=name,
+            url=url,
+            event_types=tuple(event_types or ["*"]),
+            policy=policy,
+            external_system=external_system,
+            timeout_s=timeout_s,
+        )
+        _check_texts(spec)
+        async with open_desk(where) as desk:
+            _check_url(url, AddressRules(desk.settings.allow_networks))
+            sealer = await desk.sealer()
+            async with desk.session() as session:
+                if policy is not None and await get_policy(session, policy) is None:
+                    raise Refused(f'There is no policy "{policy}". `redrive policy list` shows those there are.')
+                try:
+                    row, secret = await Endpoints(sealer).create(session, spec, act_of(because))
+                except NameTaken:
+                    raise Refused(f'There is an endpoint named "{name}" already. Choose another name.') from None
+        if as_json:
+            emit(shapes.endpoint(row) | {"secret": secret})
+        else:
+            say(secret)
+            note(f'This is the secret of endpoint {row["id"]} ("{name}"). It is not shown again.')
+        return True
+
+    run(work)
+
+
+@command(app, "disable")
+def disable(where: Where, called: Called, because: Because = None, as_json: AsJson = False) -> None:
+    """Disable an endpoint. Its tasks are held as they fall due: no try is spent, nothing is lost."""
+    _set_disabled(where, called, True, because, as_json)
+
+
+@command(app, "enable")
+def enable(where: Where, called: Called, because: Because = None, as_json: AsJson = False) -> None:
+    """Enable an endpoint again. Its held tasks go on where they stood."""
+    _set_disabled(where, called, False, because, as_json)
+
+
+@command(app, "delete")
+def delete(
+    where: Where,
+    called: Called,
+    yes: Annotated[bool, typer.Option("--yes", help="Really.")] = False,
+    because: Because = None,
+    as_json: AsJson = False,
+) -> None:
+    """Delete an endpoint. What was accepted for it becomes dead letters."""
+
+    async def work() -> bool:
+        if not yes:
+            raise Refused("An endpoint's open tasks die with it, as dead letters. Say that it is meant with --yes.")
+        async with open_desk(where) as desk, desk.session() as session:
+            row = await find_endpoint(session, called)
+            await store.delete_endpoint(session, row["id"], act_of(because))
+        if as_json:
+            emit({"id": row["id"], "deleted": True})
+        else:
+            note(f'Endpoint {row["id"]} ("{row["name"]}") is deleted.')
+        return True
+
+    run(work)
+
+
+def _set_disabled(where: Where, called: str, disabled: bool, because: str | None, as_json: bool) -> None:
+    async def work() -> bool:
+        async with open_desk(where) as desk:
+            sealer = await desk.sealer()
+            async with desk.session() as session:
+                found = await find_endpoint(session, called)
+                changes = {"disabled": disabled}
+                row = await Endpoints(sealer).update(session, found["id"], changes, act_of(because))
+        assert row is not None
+        if as_json:
+            emit(shapes.endpoint(row))
+        else:
+            note(f'Endpoint {row["id"]} ("{row["name"]}") is {"disabled" if disabled else "enabled"}.')
+        return True
+
+    run(work)
+
+
+def _check_texts(spec: EndpointSpec) -> None:
+    if len(spec.event_types) > MAX_EVENT_TYPES:
+        raise WrongUsage(f"An endpoint has at most {MAX_EVENT_TYPES} event types.")
+    for text in (spec.name, *spec.event_types, *([spec.external_system] if spec.external_system is not None else [])):
+        if not 1 <= len(text) <= MAX_TEXT_CHARS or not text.isprintable():
+            raise WrongUsage(f"Names and event types have 1 to {MAX_TEXT_CHARS} printable characters.")
+
+
+def _check_url(url: str, rules: AddressRules) -> None:
+    """Refuse what deliveries would refuse, as far as it can be told without a look-up."""
+    try:
+        target = parse_target(url)
+    except BadUrl as problem:
+        raise WrongUsage(f"The URL cannot be used: {problem}") from None
+    why = rules.refusal(target.ip) if target.ip is not None else None
+    if why is not None:
+        raise Refused(
+            f"Deliveries may not reach {target.ip}: {why}. If it is meant, open its network with "
+            f"REDRIVE_ALLOW_NETWORKS={target.ip}, here and where the workers run."
+        )
+
+
+def _listed(value: object) -> list[object]:
+    assert isinstance(value, list)
+    return value

@@ -1,0 +1,111 @@
+"""The story of an event, put together from what the store keeps of it. Pure; used by `redrive events history`."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from uuid import UUID
+
+from redrive.cli.output import moment
+from redrive.core.lifecycle import TaskState
+from redrive.store.db import Record
+
+
+@dataclass(frozen=True, slots=True)
+class Happening:
+    """Something that happened to an event or to one of its tasks, or that is due to happen."""
+
+    at: datetime
+    what: str
+    task_id: UUID | None = None
+    details: dict[str, object] = field(default_factory=dict)
+
+
+_DEEDS = {
+    "task.retry": "a person asked for a try now",
+    "task.skip": "skipped by a person",
+    "dead_letter.retry": "redriven",
+    "dead_letter.resolve": "resolved",
+    "dead_letter.ignore": "ignored",
+    "dead_letter.delete": "deleted",
+}
+
+
+def story_of(
+    event: Record, tasks: Sequence[Record], tries: Sequence[Record], deeds: Sequence[Record]
+) -> list[Happening]:
+    """Everything in the order of time. What happened at the same moment keeps the order of cause and effect."""
+    story = [
+        Happening(
+            event["received_at"],
+            "accepted",
+            details={"event_type": event["event_type"], "correlation_id": event["correlation_id"]},
+        )
+    ]
+    for row in tries:
+        story += _of_try(row)
+    for row in tasks:
+        story += _deaths(row, [a_try for a_try in tries if a_try["task_id"] == row["id"]])
+    for row in deeds:
+        by = {"by": row["actor"], "because": row["because"]}
+        story.append(Happening(row["at"], _DEEDS.get(row["action"], row["action"]), row["subject_id"], by))
+    if event["delivered_at"] is not None:
+        story.append(Happening(event["delivered_at"], "delivered"))
+    if event["failed_at"] is not None:
+        story.append(Happening(event["failed_at"], "failed"))
+    for row in tasks:
+        story += _of_plan(row)
+    return sorted(story, key=lambda happening: happening.at)
+
+
+def _of_try(row: Record) -> list[Happening]:
+    number = {"try": row["number"], "generation": row["generation"]}
+    if row["ended_at"] is None:
+        return [Happening(row["started_at"], "try begun", row["task_id"], {**number, "worker_id": row["worker_id"]})]
+    facts = {
+        **number,
+        "status_code": row["status_code"],
+        "category": row["category"],
+        "error": row["error_message"],
+        "possible_duplicate": True if row["possible_duplicate"] else None,
+    }
+    what = {
+        "succeeded": "try succeeded",
+        "failed": "try failed",
+        "lost": "try lost",
+        "released": "lease given back",
+    }[row["result"]]
+    story = [Happening(row["ended_at"], what, row["task_id"], facts)]
+    if row["late_at"] is not None:
+        late = {**number, "result": row["late_result"]}
+        story.append(Happening(row["late_at"], "late result, without effect", row["task_id"], late))
+    return story
+
+
+def _deaths(task: Record, tries: Sequence[Record]) -> list[Happening]:
+    """The last death as its letter tells it; those before it ended their generations."""
+    story = [
+        Happening(max(ends), "died", task["id"], {"generation": generation})
+        for generation in range(task["generation"])
+        if (ends := [a_try["ended_at"] for a_try in tries if a_try["generation"] == generation and a_try["ended_at"]])
+    ]
+    if task["state"] == TaskState.DEAD:
+        facts = {
+            "generation": task["generation"],
+            "reason": task["letter_reason"],
+            "category": task["letter_category"],
+            "fingerprint": task["fingerprint"],
+        }
+        story.append(Happening(task["failed_at"], "died", task["id"], facts))
+    return story
+
+
+def _of_plan(row: Record) -> list[Happening]:
+    """What comes next for a task that is not done."""
+    match TaskState(row["state"]):
+        case TaskState.WAITING | TaskState.HELD:
+            due_at = moment(row["due_at"])
+            held = row["state"] == TaskState.HELD
+            what = "held: its endpoint is disabled" if held else "next try is due"
+            return [Happening(due_at, what, row["id"], {"policy": row["policy"]})] if due_at else []
+        case TaskState.LEASED | TaskState.SUCCEEDED | TaskState.DEAD:
+            return []

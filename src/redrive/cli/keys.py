@@ -1,0 +1,85 @@
+"""`redrive keys`: API keys of an org. A key is shown once, when it is made."""
+
+from datetime import datetime
+from typing import Annotated
+
+import typer
+
+from redrive.cli import shapes
+from redrive.cli.connect import act_of, open_desk
+from redrive.cli.lookup import require_one_of
+from redrive.cli.options import AsJson, Id, Where, command, parse_time
+from redrive.cli.output import Column, emit, note, say, table
+from redrive.cli.runner import Refused, WrongUsage, run
+from redrive.store import keys as store
+
+MAX_NAME_CHARS = 100
+
+app = typer.Typer(no_args_is_help=True, help="API keys: make, list, revoke.")
+
+
+@command(app, "create")
+def create(
+    where: Where,
+    name: Annotated[str, typer.Option("--name", help="Whose key it is, or what for.")],
+    role: Annotated[str, typer.Option("--role", help="OWNER, ADMIN, IT_MANAGER, STAFF or VIEWER.")] = "ADMIN",
+    expires: Annotated[
+        datetime | None, typer.Option("--expires", parser=parse_time, metavar="TIME", help="When it ends to be valid.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Make a key and show it, this once."""
+
+    async def work() -> bool:
+        require_one_of("role", role, store.ROLES)
+        if not 1 <= len(name) <= MAX_NAME_CHARS or not name.isprintable():
+            raise WrongUsage(f"A key's name has 1 to {MAX_NAME_CHARS} printable characters.")
+        async with open_desk(where) as desk:
+            key = store.new_key()
+            key_id = await store.store_key(
+                desk.engine, desk.org_id, key, name=name, role=role, by=act_of().actor, expires_at=expires
+            )
+        if as_json:
+            emit({"id": key_id, "name": name, "role": role, "expires_at": expires, "key": key})
+        else:
+            say(key)
+            note(f'This is key {key_id}, {role} of the org "{where.org}". It is not stored and not shown again.')
+        return True
+
+    run(work)
+
+
+@command(app, "list")
+def list_(where: Where, as_json: AsJson = False) -> None:
+    """List the keys of an org, revoked ones included. The keys themselves cannot be shown."""
+
+    async def work() -> bool:
+        async with open_desk(where) as desk, desk.session() as session:
+            found = [shapes.key(row) for row in await store.list_keys(session)]
+        if as_json:
+            for key in found:
+                emit(key)
+            return True
+        columns = [Column(title) for title in ("id", "name", "role", "key", "created", "expires", "revoked")]
+        names = ("id", "name", "role", "hint", "created_at", "expires_at", "revoked_at")
+        table(columns, [[key[name] for name in names] for key in found], empty="There are no keys.")
+        return True
+
+    run(work)
+
+
+@command(app, "revoke")
+def revoke(where: Where, key_id: Id, as_json: AsJson = False) -> None:
+    """Revoke a key. A running API stops to take it within 2 seconds."""
+
+    async def work() -> bool:
+        async with open_desk(where) as desk, desk.session() as session:
+            if not await store.revoke_key(session, key_id, act_of()):
+                raise Refused(f"There is no valid key {key_id} in this org. `redrive keys list` shows those there are.")
+        if as_json:
+            emit({"id": key_id, "revoked": True})
+        else:
+            note(f"Key {key_id} is revoked.")
+        return True
+
+    run(work)

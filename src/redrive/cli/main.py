@@ -1,0 +1,45 @@
+"""The command line of Redrive: `redrive …`. Puts the commands together; each noun has a module of its own."""
+
+from typing import Annotated
+
+import typer
+
+from redrive.cli import check, dead, endpoints, events, keys, migrate, policy, send, serve, worker
+from redrive.version import __version__
+
+app = typer.Typer(
+    name="redrive",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,  # they show local variables: secrets
+    help="Reliable delivery with retries, dead letters and redrive.",
+)
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"redrive {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def redrive(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
+    ] = False,
+) -> None:
+    """Reliable delivery with retries, dead letters and redrive."""
+
+
+for single in (serve, worker, migrate, check, send):
+    single.add_to(app)
+for name, noun in (("dead", dead), ("events", events), ("endpoints", endpoints), ("keys", keys), ("policy", policy)):
+    app.add_typer(noun.app, name=name)
+
+
+def main() -> None:
+    app()
+
+
+if __name__ == "__main__":
+    main()

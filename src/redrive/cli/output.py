@@ -1,0 +1,106 @@
+"""What commands print. Results go to stdout: JSON lines for machines, tables for people; remarks go to stderr.
+
+Text from outside (error messages, names) is shown as text: control characters and bidi marks are escaped, and
+nothing is read as markup. Where stdout is no terminal, tables are plain lines of any length.
+"""
+
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID
+
+import msgspec
+import typer
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+MAX_CELL_CHARS = 200
+NEVER_YEAR = datetime.max.year  # the database's infinity
+NOTHING = "–"
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column's heading. One that may give way is cut short where the terminal is narrow; the others never are."""
+
+    title: str
+    gives_way: bool = False
+
+
+def emit(value: object) -> None:
+    """One JSON line."""
+    typer.echo(msgspec.json.encode(value))
+
+
+def say(text: str) -> None:
+    """A line of the result, for people."""
+    typer.echo(text)
+
+
+def note(text: str) -> None:
+    """A remark: not part of the result."""
+    typer.echo(text, err=True)
+
+
+def moment(at: datetime | None) -> datetime | None:
+    """A time, or None for one that never comes."""
+    return None if at is None or at.year == NEVER_YEAR else at
+
+
+def cell(value: object) -> str:
+    """A value in one line, safe to print."""
+    match value:
+        case None:
+            return NOTHING
+        case datetime():
+            return f"{value:%Y-%m-%d %H:%M:%S}Z" if moment(value) else "never"
+        case UUID():
+            return str(value)
+        case bool():
+            return "yes" if value else "no"
+        case float():
+            return f"{value:g}"
+    text = str(value)
+    shown = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text[:MAX_CELL_CHARS])
+    return shown + ("…" if len(text) > MAX_CELL_CHARS else "")
+
+
+def table(columns: Sequence[Column], rows: Sequence[Sequence[object]], *, empty: str) -> None:
+    """A table, or in its place a sentence on stderr where there is nothing to show."""
+    if not rows:
+        note(empty)
+        return
+    cells = [[cell(value) for value in row] for row in rows]
+    if sys.stdout.isatty():
+        _rich_table(columns, cells)
+    else:
+        _plain_table(columns, cells)
+
+
+def facts(pairs: Mapping[str, object]) -> None:
+    """Names and values, one per line."""
+    width = max(map(len, pairs))
+    for name, value in pairs.items():
+        say(f"{name:<{width}}  {cell(value)}")
+
+
+def _rich_table(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> None:
+    shown = Table(box=SIMPLE_HEAD, pad_edge=False)
+    for place, column in enumerate(columns):
+        longest = max(len(column.title), *(len(row[place]) for row in rows))
+        shown.add_column(
+            column.title, no_wrap=True, overflow="ellipsis", min_width=None if column.gives_way else longest
+        )
+    for row in rows:
+        shown.add_row(*(Text(value) for value in row))
+    Console().print(shown, crop=False, no_wrap=True, overflow="ignore")
+
+
+def _plain_table(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> None:
+    lines = [[column.title.upper() for column in columns], *rows]
+    widths = [max(len(line[place]) for line in lines) for place in range(len(columns))]
+    for line in lines:
+        say("  ".join(f"{value:<{width}}" for value, width in zip(line, widths, strict=True)).rstrip())

@@ -1,0 +1,94 @@
+"""How a command ends: its exit code, and what a person is told when it cannot be carried out.
+
+    0  done                              2  wrong usage: flags, settings, arguments
+    1  refused, or problems were found   3  the database cannot be reached or used
+
+Called by every command; the only place that turns exceptions into messages.
+"""
+
+import asyncio
+import os
+import sys
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import asyncpg
+import typer
+
+from redrive.observe.logs import set_up_logs
+from redrive.settings import SettingsError
+from redrive.store.migrate import MigrationError
+from redrive.store.postgres_errors import EmbeddedError
+from redrive.store.seal import SealError
+
+DONE = 0
+REFUSED = 1
+WRONG_USAGE = 2
+UNREACHABLE = 3
+INTERRUPTED = 130  # 128 + SIGINT, as shells have it
+
+Work = Coroutine[Any, Any, bool]
+
+
+class CliError(Exception):
+    """A command that cannot be carried out. The message says what happened, why, and what to do."""
+
+    code = REFUSED
+
+
+class Refused(CliError):
+    """What was asked is not possible as things are."""
+
+
+class WrongUsage(CliError):
+    """What was asked makes no sense."""
+
+    code = WRONG_USAGE
+
+
+class Unreachable(CliError):
+    """The database cannot be reached, or is not one of ours."""
+
+    code = UNREACHABLE
+
+
+def run(work: Callable[[], Work]) -> None:
+    """Carry out a command; it answers whether all is well. Ends the program."""
+    set_up_logs("console", "warning", service="redrive-cli")
+    run_service(work, asyncio.run)
+
+
+def run_service(work: Callable[[], Work], runner: Callable[[Work], bool]) -> None:
+    """`run` for the processes that stay: they set up their own logs, and choose their event loop."""
+    raise typer.Exit(_code_of(work, runner))
+
+
+def _code_of(work: Callable[[], Work], runner: Callable[[Work], bool]) -> int:
+    try:
+        return DONE if runner(work()) else REFUSED
+    except CliError as problem:
+        return _told(str(problem), problem.code)
+    except SettingsError as problem:
+        return _told(str(problem), WRONG_USAGE)
+    except (MigrationError, SealError) as problem:
+        return _told(str(problem), REFUSED)
+    except EmbeddedError as problem:
+        return _told(str(problem), UNREACHABLE)
+    except BrokenPipeError:
+        # Whoever read our output has seen enough. Nothing more may be written when Python ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return DONE
+    except asyncpg.InsufficientPrivilegeError as problem:
+        return _told(f"The database user may not do this: {problem}. Use the one that ran `redrive migrate`.", REFUSED)
+    except (ConnectionError, asyncpg.PostgresConnectionError, asyncpg.InterfaceError) as problem:
+        return _told(
+            f"The connection to the database was lost: {problem}. What was done before stays done; try again.",
+            UNREACHABLE,
+        )
+    except KeyboardInterrupt:
+        return INTERRUPTED
+
+
+def _told(message: str, code: int) -> int:
+    typer.echo(message, err=True)
+    return code

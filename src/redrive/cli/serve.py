@@ -1,0 +1,246 @@
+"""`redrive serve`: everything on one machine. PostgreSQL, the API and the workers are its children.
+
+Also `redrive api`, hidden: the API's own process.
+"""
+
+import asyncio
+import importlib
+import sys
+from collections.abc import Coroutine
+from contextlib import closing
+from dataclasses import dataclass
+from socket import socket
+from typing import Annotated, Any, TypeVar
+
+import structlog
+import typer
+import uvloop
+
+from redrive.cli.connect import answered_version, shown
+from redrive.cli.listener import Lender, address_of, bind, borrow
+from redrive.cli.options import AsJson, Place, command
+from redrive.cli.output import emit, say
+from redrive.cli.runner import Refused, Unreachable, run_service
+from redrive.engine.supervisor import Child, PostgresKeeper, Supervisor, stop_on_signals
+from redrive.observe.logs import set_up_logs
+from redrive.settings import Settings, load_settings
+from redrive.store.embedded import AlreadyRunning, EmbeddedPostgres
+from redrive.version import __version__
+
+T = TypeVar("T")
+
+# The settings that children need; the rest was used up when the database was prepared.
+PASSED_ON = ("data_dir", "concurrency", "lease_margin_s", "log_format", "log_level", "service_version")
+
+log = structlog.get_logger("redrive.serve")
+
+
+class _Stopped(Exception):
+    """Told to stop before everything ran."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceOptions:
+    """What `serve` and `worker` share."""
+
+    concurrency: Annotated[
+        int | None, typer.Option("--concurrency", help="Deliveries in flight at once, per worker.", show_default=False)
+    ] = None
+    allow_networks: Annotated[
+        str | None,
+        typer.Option(
+            "--allow-networks",
+            metavar="CIDRS",
+            help="Networks that deliveries may reach although private, like 127.0.0.0/8,10.1.0.0/16.",
+            show_default=False,
+        ),
+    ] = None
+    log_format: Annotated[str | None, typer.Option("--log-format", help="json or console.", show_default=False)] = None
+    log_level: Annotated[
+        str | None, typer.Option("--log-level", help="debug, info, warning, error or critical.", show_default=False)
+    ] = None
+
+
+def add_to(app: typer.Typer) -> None:
+    command(app, "serve")(serve)
+    command(app, "api", hidden=True)(api)
+
+
+def serve(
+    place: Place,
+    options: ServiceOptions,
+    host: Annotated[str | None, typer.Option("--host", help="Address to listen on.", show_default=False)] = None,
+    port: Annotated[
+        int | None, typer.Option("--port", help="Port to listen on; 0 takes a free one.", show_default=False)
+    ] = None,
+    workers: Annotated[int | None, typer.Option("--workers", help="Worker processes.", show_default=False)] = None,
+    no_worker: Annotated[bool, typer.Option("--no-worker", help="API only; workers run elsewhere.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Run Redrive: API, workers and, unless another database is named, a PostgreSQL of its own."""
+
+    async def work() -> bool:
+        settings = load_settings(
+            host=host,
+            port=port,
+            workers=0 if no_worker else workers,
+            data_dir=place.data_dir,
+            database_url=place.database_url,
+            concurrency=options.concurrency,
+            allow_networks=options.allow_networks,
+            log_format=options.log_format,
+            log_level=options.log_level,
+        )
+        set_up_logs(settings.log_format, settings.log_level, service="redrive")
+        stop = stop_on_signals()
+        with closing(bind(settings.host, settings.port)) as listener:
+            try:
+                await _serve(settings, listener, stop, as_json)
+            except _Stopped:
+                log.info("stopped_while_starting")
+        return True
+
+    run_service(work, asyncio.run)
+
+
+async def _serve(settings: Settings, listener: socket, stop: asyncio.Event, as_json: bool) -> None:
+    # PostgreSQL starts while Python reads the rest of Redrive: on a first start both take their time.
+    loading = asyncio.create_task(asyncio.to_thread(importlib.import_module, "redrive.app"))
+    postgres: EmbeddedPostgres | None = None
+    if settings.database_url is None:
+        try:
+            postgres = await _unless(stop, EmbeddedPostgres.start(settings.data_dir))
+        except AlreadyRunning as problem:
+            raise Refused(str(problem)) from problem
+    url = postgres.url if postgres is not None else settings.database_url
+    assert url is not None
+    try:
+        await loading
+        first_key = await _unless(stop, _prepare(settings, url))
+    except BaseException:
+        if postgres is not None:
+            await asyncio.shield(postgres.stop())
+        raise
+    _greet(settings, listener, first_key, as_json)
+    await _run_children(settings, url, postgres, listener, stop)
+
+
+async def _prepare(settings: Settings, url: str) -> str | None:
+    """Bring the database up to date; the first key, where there was none."""
+    from redrive.app import prepare_database  # loaded by now
+
+    await answered_version(url)  # says clearly what is wrong with a database that somebody else runs
+    return (await prepare_database(settings, url)).first_key
+
+
+async def _unless(stop: asyncio.Event, work: Coroutine[Any, Any, T]) -> T:
+    """The result of the work, or _Stopped: then it was broken off and has cleaned up behind itself."""
+    working = asyncio.create_task(work)
+    stopping = asyncio.create_task(stop.wait())
+    try:
+        await asyncio.wait({working, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        if not working.done():
+            raise _Stopped
+        return await working
+    finally:
+        stopping.cancel()
+        working.cancel()
+        await asyncio.gather(working, return_exceptions=True)
+
+
+async def _run_children(
+    settings: Settings, url: str, postgres: EmbeddedPostgres | None, listener: socket, stop: asyncio.Event
+) -> None:
+    keeper = None
+    if postgres is not None:
+        keeper = PostgresKeeper(postgres, lambda: EmbeddedPostgres.start(settings.data_dir), log=log)
+    lender = Lender(listener)
+    env = _child_env(settings, url)
+    children = [
+        Child("api", _argv("api"), env | lender.env),
+        *(Child(f"worker-{number}", _argv("worker"), env) for number in range(1, settings.workers + 1)),
+    ]
+    lending = asyncio.create_task(lender.lend())
+    try:
+        await Supervisor(children, log=log, postgres=keeper).run(stop)
+    finally:
+        lending.cancel()
+        await asyncio.gather(lending, return_exceptions=True)
+
+
+def _argv(name: str) -> list[str]:
+    # -P: the folder that `serve` was started in is no place to import from.
+    return [sys.executable, "-P", "-m", "redrive.cli.main", name]
+
+
+def _child_env(settings: Settings, url: str) -> dict[str, str]:
+    """What flags said, for processes that see only the environment. The URL has a password: not for argv."""
+    env = {f"REDRIVE_{name.upper()}": str(getattr(settings, name)) for name in PASSED_ON}
+    env["REDRIVE_DATABASE_URL"] = url
+    env["REDRIVE_ALLOW_NETWORKS"] = ",".join(map(str, settings.allow_networks))
+    if settings.secret_key is not None:
+        env["REDRIVE_SECRET_KEY"] = settings.secret_key.get_secret_value()
+    return env
+
+
+def _greet(settings: Settings, listener: socket, first_key: str | None, as_json: bool) -> None:
+    """Say where it is. Nothing else of `serve` goes to stdout."""
+    where = address_of(listener, settings.host)
+    embedded = settings.database_url is None
+    networks = [str(network) for network in settings.allow_networks]
+    if as_json:
+        emit(
+            {
+                "url": where,
+                "version": __version__,
+                "data_dir": str(settings.data_dir),
+                "embedded_postgres": embedded,
+                "workers": settings.workers,
+                "allow_networks": networks,
+                "first_key": first_key,
+            }
+        )
+    else:
+        for line in _banner(settings, where, embedded, networks, first_key):
+            say(line)
+    sys.stdout.flush()
+
+
+def _banner(settings: Settings, where: str, embedded: bool, networks: list[str], first_key: str | None) -> list[str]:
+    database = "an embedded PostgreSQL" if embedded else shown(settings.database_url or "")
+    lines = [
+        f"Redrive {__version__} is at {where}",
+        f"  Data        {settings.data_dir}, {database}",
+        f"  Workers     {settings.workers or 'none here: run `redrive worker` beside it'}",
+    ]
+    if networks:
+        lines.append(f"  Deliveries  may reach public addresses and {', '.join(networks)}")
+    else:
+        lines += [
+            "  Deliveries  may reach public addresses only. Private networks, this machine included, are closed;",
+            "              to open some, start with REDRIVE_ALLOW_NETWORKS=127.0.0.0/8 or --allow-networks.",
+        ]
+    if first_key is not None:
+        lines += [
+            f"  API key     {first_key}",
+            '              OWNER of the org "default"; shown this once. `redrive keys create` makes more.',
+        ]
+    return lines
+
+
+def api() -> None:
+    """Run the API's process alone, on the database that the settings name."""
+
+    async def work() -> bool:
+        from redrive.app import run_api
+
+        settings = load_settings()
+        set_up_logs(settings.log_format, settings.log_level, service="redrive-api")
+        if settings.database_url is None:
+            raise Unreachable("The API's process needs REDRIVE_DATABASE_URL.")
+        stop = stop_on_signals()
+        with closing(borrow() or bind(settings.host, settings.port)) as listener:
+            await run_api(settings, settings.database_url, stop, listener=listener)
+        return True
+
+    run_service(work, uvloop.run)

@@ -1,0 +1,155 @@
+"""Rows of the store as the commands show them, under the names that the HTTP API uses. Pure.
+
+Secrets do not get this far: payloads are redacted here, requests and responses were before they were stored.
+"""
+
+from base64 import b64encode
+
+import msgspec
+
+from redrive.cli.output import moment
+from redrive.core.lifecycle import retry_count
+from redrive.core.policy import Policy
+from redrive.core.redact import redact_text, redact_url, redact_value
+from redrive.store.db import Record
+
+Shape = dict[str, object]
+
+
+def dead_letter(row: Record) -> Shape:
+    policy = Policy.from_spec(msgspec.json.decode(row["policy_spec"]))
+    return {
+        "id": row["id"],
+        "log_id": row["id"],
+        "event_id": row["event_id"],
+        "kind": row["kind"],
+        "event_type": row["event_type"],
+        "external_system": row["external_system"],
+        "endpoint_id": row["endpoint_id"],
+        "state": row["letter_state"],
+        "reason": row["letter_reason"],
+        "category": row["letter_category"],
+        "fingerprint": row["fingerprint"],
+        "retry_count": retry_count(row["attempts"]),
+        "max_retries": policy.max_retries,
+        "policy": row["policy"],
+        "error_message": row["letter_error"],
+        "first_failed_at": row["first_failed_at"],
+        "failed_at": row["failed_at"],
+        "generation": row["letter_generation"],
+        "correlation_id": row["correlation_id"],
+        "created_at": row["letter_created_at"],
+        "updated_at": row["letter_updated_at"],
+    }
+
+
+def dead_letter_detail(row: Record, attempts: list[Record]) -> Shape:
+    return dead_letter(row) | {
+        "replay": {
+            "count": row["replays"],
+            "at": row["replayed_at"],
+            "by": row["replayed_by"],
+            "because": row["replayed_because"],
+            "outcome": row["replay_outcome"],
+        },
+        "resolution": {"at": row["closed_at"], "by": row["closed_by"], "because": row["closed_because"]}
+        if row["closed_at"]
+        else None,
+        "payload_snapshot": payload_snapshot(row["body"]),
+        "attempts": [attempt(one) for one in attempts],
+    }
+
+
+def attempt(row: Record) -> Shape:
+    """One try. An open lease is a try with the result `open` and no end."""
+    ended_at = row["ended_at"]
+    return {
+        "task_id": row["task_id"],
+        "number": row["number"],
+        "generation": row["generation"],
+        "result": row["result"],
+        "started_at": row["started_at"],
+        "ended_at": ended_at,
+        "duration_ms": round((ended_at - row["started_at"]).total_seconds() * 1000, 3) if ended_at else None,
+        "status_code": row["status_code"],
+        "category": row["category"],
+        "error_message": row["error_message"],
+        "error_stack": row["error_stack"],
+        "url": row["url"],
+        "possible_duplicate": row["possible_duplicate"],
+        "late": {"at": row["late_at"], "result": row["late_result"]} if row["late_at"] else None,
+        "worker_id": row["worker_id"],
+    }
+
+
+def event(row: Record) -> Shape:
+    return {
+        "event_id": row["id"],
+        "event_type": row["event_type"],
+        "timestamp": row["occurred_at"],
+        "status": row["status"],
+        "endpoint_id": row["endpoint_id"],
+        "handler": row["handler"],
+        "policy": row["policy"],
+        "external_system": row["external_system"],
+        "ordering_key": row["ordering_key"],
+        "correlation_id": row["correlation_id"],
+        "received_at": row["received_at"],
+        "delivered_at": row["delivered_at"],
+        "failed_at": row["failed_at"],
+    }
+
+
+def event_detail(row: Record, status: Record) -> Shape:
+    return event(row) | {
+        "open_tasks": row["open_tasks"],
+        "dead_tasks": row["dead_tasks"],
+        "retry_attempts": status["retry_attempts"],
+        "last_retry_at": status["last_retry_at"],
+        "next_retry_at": moment(status["next_retry_at"]),
+        "payload_snapshot": payload_snapshot(row["body"]),
+    }
+
+
+def endpoint(row: Record) -> Shape:
+    """Its URL without the query, which may hold a credential; its headers and secrets not at all."""
+    return {
+        "id": row["id"],
+        "name": row["name"],
+        "kind": row["kind"],
+        "url": redact_url(row["url"]) if row["url"] else None,
+        "event_types": list(row["event_types"]),
+        "policy": row["policy"],
+        "external_system": row["external_system"],
+        "timeout_s": row["timeout_s"],
+        "disabled": row["disabled_at"] is not None,
+        "disabled_at": row["disabled_at"],
+        "disabled_reason": row["disabled_reason"],
+        "created_at": row["created_at"],
+    }
+
+
+def key(row: Record) -> Shape:
+    return {
+        name: row[name]
+        for name in ("id", "name", "role", "hint", "created_at", "expires_at", "revoked_at", "last_used_at")
+    }
+
+
+def policy(row: Record) -> Shape:
+    spec: Shape = msgspec.json.decode(row["spec"])
+    return {"name": row["name"], **spec, "preset": row["preset"]}
+
+
+def payload_snapshot(body: bytes | None) -> object:
+    """A payload with what looks secret hidden; text or base64 where it is not JSON."""
+    if body is None:
+        return None
+    try:
+        return redact_value(msgspec.json.decode(body))
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        pass  # not JSON: shown as what it is
+    try:
+        return redact_text(body.decode("utf-8"))
+    except UnicodeDecodeError:
+        return f"base64:{b64encode(body).decode()}"

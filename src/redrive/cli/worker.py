@@ -1,0 +1,109 @@
+"""`redrive worker`: a worker alone. Any number of them, on any machine, share one database."""
+
+import importlib
+import os
+import sys
+from collections.abc import Mapping
+from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+import uvloop
+
+from redrive.cli.connect import proven_sealer, reach
+from redrive.cli.options import Place, command
+from redrive.cli.runner import Refused, WrongUsage, run_service
+from redrive.cli.serve import ServiceOptions
+from redrive.engine.supervisor import stop_on_signals
+from redrive.observe.logs import set_up_logs
+from redrive.settings import Settings, load_settings
+from redrive.store.db import Database
+
+if TYPE_CHECKING:
+    from redrive.destinations.python import Handler
+    from redrive.library import Redrive
+
+
+def add_to(app: typer.Typer) -> None:
+    command(app, "worker")(worker)
+
+
+def worker(
+    place: Place,
+    options: ServiceOptions,
+    app: Annotated[
+        str | None,
+        typer.Option("--app", metavar="MODULE:NAME", help="Handlers to run, as in mymodule:app.", show_default=False),
+    ] = None,
+) -> None:
+    """Run a worker: it delivers webhooks and calls the handlers of --app, until it is stopped. Then it drains."""
+
+    async def work() -> bool:
+        settings = load_settings(
+            data_dir=place.data_dir,
+            database_url=place.database_url,
+            concurrency=options.concurrency,
+            allow_networks=options.allow_networks,
+            log_format=options.log_format,
+            log_level=options.log_level,
+        )
+        set_up_logs(settings.log_format, settings.log_level, service="redrive-worker")
+        stop = stop_on_signals()
+        from redrive.app import run_worker  # brings the whole of Redrive with it
+
+        handlers: Mapping[str, Handler] = {}
+        if app is not None:
+            registered = load_app(app)
+            handlers = registered.handlers
+            if not handlers:
+                raise Refused(f"{app} has no handlers. Register some with @{app.partition(':')[2]}.handler(…).")
+            settings = _with_url_of(registered, place, settings)
+        async with AsyncExitStack() as stack:
+            url = await stack.enter_async_context(reach(settings))
+            await _prove_seal(settings, url)
+            await run_worker(settings, url, stop, handlers=handlers)
+        return True
+
+    run_service(work, uvloop.run)
+
+
+def load_app(named: str) -> "Redrive":
+    """The Redrive object that `module:name` means; the working folder is where modules are looked for first."""
+    from redrive.library import Redrive
+
+    module_name, colon, name = named.partition(":")
+    if not (module_name and colon and name):
+        raise WrongUsage(f'--app is MODULE:NAME, as in mymodule:app, not "{named}".')
+    folder = os.getcwd()  # noqa: PTH109  # sys.path holds text
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
+    try:
+        module = importlib.import_module(module_name)
+    except ModuleNotFoundError as problem:
+        if problem.name is None or not f"{module_name}.".startswith(f"{problem.name}."):
+            raise  # the module is there; what it imports is not
+        raise WrongUsage(f"There is no module {module_name}, neither in {folder} nor installed.") from None
+    found = getattr(module, name, None)
+    if not isinstance(found, Redrive):
+        what = "has no such name" if found is None else f"is a {type(found).__name__}"
+        raise WrongUsage(f"{named} should be a redrive.Redrive, but {what}.")
+    return found
+
+
+def _with_url_of(app: "Redrive", place: Place, settings: Settings) -> Settings:
+    """The database that the app itself names, unless a flag names one."""
+    if place != Place():
+        return settings
+    try:
+        url = app.database_url()
+    except ConnectionError:  # nothing runs: the embedded one may be started
+        return settings
+    return settings.model_copy(update={"database_url": url})
+
+
+async def _prove_seal(settings: Settings, url: str) -> None:
+    engine = await Database.open(url, role="redrive_engine", size=1)
+    try:
+        await proven_sealer(settings, engine)
+    finally:
+        await engine.close()
