@@ -1,33 +1,37 @@
 -- What must hold whoever writes: legal transitions, counters that follow the rows, one org per session.
 
 CREATE FUNCTION redrive.refuse_transition() RETURNS trigger LANGUAGE plpgsql AS $$
+DECLARE
+  v_old jsonb := to_jsonb(OLD);
+  v_new jsonb := to_jsonb(NEW);
 BEGIN
-  RAISE EXCEPTION 'illegal transition of % %: % -> %', TG_TABLE_NAME,
-    CASE TG_TABLE_NAME WHEN 'dead_letter' THEN to_jsonb(OLD) ->> 'task_id' ELSE to_jsonb(OLD) ->> 'id' END,
-    TG_ARGV[0], to_jsonb(NEW) ->> TG_ARGV[0]
+  RAISE EXCEPTION 'illegal transition of % %: % -> %', TG_TABLE_NAME, coalesce(v_old ->> 'id', v_old ->> 'task_id'),
+    concat_ws(', fence ', coalesce(v_old ->> 'state', v_old ->> 'status'), v_old ->> 'fence'),
+    concat_ws(', fence ', coalesce(v_new ->> 'state', v_new ->> 'status'), v_new ->> 'fence')
     USING ERRCODE = 'check_violation';
 END $$;
 
 -- The lists are core/lifecycle.py's; a test compares them. WHEN keeps the legal path free of any call.
+-- A fence never goes back, a new lease always raises it, and only a new generation leaves death.
 CREATE TRIGGER task_transition BEFORE UPDATE ON redrive.task FOR EACH ROW
-  WHEN (OLD.state <> NEW.state AND (OLD.state || '>' || NEW.state) NOT IN (
-    'waiting>leased', 'waiting>held', 'waiting>dead', 'held>waiting', 'held>dead',
-    'leased>waiting', 'leased>held', 'leased>succeeded', 'leased>dead', 'dead>waiting', 'dead>held'))
-  EXECUTE FUNCTION redrive.refuse_transition('state');
--- A fence never goes back, and a new lease always raises it.
-CREATE TRIGGER task_fence BEFORE UPDATE ON redrive.task FOR EACH ROW
-  WHEN (NEW.fence < OLD.fence OR (NEW.state = 'leased' AND NEW.fence = OLD.fence)
-        OR (OLD.state = 'dead' AND NEW.state <> 'dead' AND NEW.generation = OLD.generation))
-  EXECUTE FUNCTION redrive.refuse_transition('fence');
+  WHEN (CASE OLD.state
+          WHEN 'waiting' THEN NEW.state NOT IN ('leased', 'waiting', 'held', 'dead') OR NEW.fence < OLD.fence
+          WHEN 'leased' THEN NEW.state NOT IN ('succeeded', 'waiting', 'leased', 'held', 'dead') OR NEW.fence < OLD.fence
+          WHEN 'held' THEN NEW.state NOT IN ('waiting', 'held', 'dead') OR NEW.fence < OLD.fence
+          WHEN 'dead' THEN NEW.state NOT IN ('dead', 'waiting', 'held') OR NEW.fence < OLD.fence
+                        OR (NEW.state <> 'dead' AND NEW.generation = OLD.generation)
+          ELSE NEW.state <> OLD.state OR NEW.fence < OLD.fence END
+        OR (NEW.state = 'leased' AND NEW.fence = OLD.fence))
+  EXECUTE FUNCTION redrive.refuse_transition();
 CREATE TRIGGER event_transition BEFORE UPDATE ON redrive.event FOR EACH ROW
   WHEN (OLD.status <> NEW.status AND (OLD.status || '>' || NEW.status) NOT IN (
     'received>queued', 'received>delivered', 'queued>delivered', 'queued>failed', 'failed>queued'))
-  EXECUTE FUNCTION redrive.refuse_transition('status');
+  EXECUTE FUNCTION redrive.refuse_transition();
 CREATE TRIGGER dead_letter_transition BEFORE UPDATE ON redrive.dead_letter FOR EACH ROW
   WHEN (OLD.state <> NEW.state AND (OLD.state || '>' || NEW.state) NOT IN (
     'open>replaying', 'open>resolved', 'open>ignored', 'open>deleted', 'replaying>resolved', 'replaying>open',
     'resolved>replaying', 'resolved>deleted', 'ignored>replaying', 'ignored>resolved', 'ignored>deleted'))
-  EXECUTE FUNCTION redrive.refuse_transition('state');
+  EXECUTE FUNCTION redrive.refuse_transition();
 
 -- Counters. One upsert per org, name and statement. A transaction counts in a shard that it has to itself until it ends:
 -- a caller's own transaction may stay open long after an enqueue, and settling counts in another order than accepting.

@@ -1,0 +1,1 @@
+"""The HTTP API over real sockets and a real PostgreSQL."""
