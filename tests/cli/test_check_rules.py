@@ -1,0 +1,360 @@
+"""`store.check`: it finds nothing on a sound database, and each planted violation breaks exactly its own rule."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from uuid import UUID
+
+import asyncpg
+import pytest
+
+from redrive.core.decide import AwaitPerson
+from redrive.store.check import MAX_OFFENCES, RULES, check
+from redrive.store.embedded import EmbeddedPostgres
+from redrive.store.orgs import new_id
+
+from .world import BROKEN, World, make_org
+
+Connection = asyncpg.Connection
+
+
+@asynccontextmanager
+async def vandal(postgres: EmbeddedPostgres, world: World) -> AsyncIterator["Connection[asyncpg.Record]"]:
+    """A superuser for whom no trigger and no foreign key counts."""
+    database = world.url.partition("?")[0].rpartition("/")[2]
+    connection = await asyncpg.connect(postgres.superuser_url.replace("/redrive?", f"/{database}?"))
+    try:
+        await connection.execute("SET session_replication_role = replica")
+        yield connection
+    finally:
+        await connection.close()
+
+
+async def every_state(world: World) -> None:
+    """Tasks, events and dead letters in every state that there is."""
+    await world.to_inbox()
+    await world.succeeded()
+    await world.retrying()
+    skipped = await world.retrying()
+    await world.skip(skipped.id)
+    await world.dead()
+    for state in ("resolved", "ignored", "deleted"):
+        await world.close(await world.dead(), state)
+    await world.redrive(await world.dead())
+    await world.redrive(await world.dead(), at_once=True)
+    await world.succeed(await world.claim_one())
+    await world.accept(policy="manual")
+    await world.settle(await world.claim_one(), BROKEN, AwaitPerson())
+    await world.leased()
+    await world.set_disabled(True)
+    await world.accept()
+    assert await world.claim() == []  # held
+
+
+async def test_a_sound_database_breaks_no_rule(world: World) -> None:
+    await every_state(world)
+    report = await check(world.url)
+    assert report.violations == []
+    assert report.clean
+    assert len(report.books) == 1
+
+
+async def test_the_books_show_where_everything_is(world: World) -> None:
+    await every_state(world)
+    books = (await check(world.url)).total
+    assert books.balanced
+    assert (books.events, books.received, books.queued, books.delivered, books.failed) == (13, 1, 5, 2, 5)
+    assert (books.tasks, books.waiting, books.leased, books.held, books.succeeded) == (12, 3, 1, 1, 2)
+    assert (books.dead_open, books.dead_resolved, books.dead_ignored, books.dead_deleted) == (2, 1, 1, 1)
+    assert books.replaying == 1
+
+
+async def test_the_books_are_kept_per_org(world: World) -> None:
+    await make_org(world.engine, "another")
+    await world.accept()
+    report = await check(world.url)
+    assert [(books.org, books.events) for books in report.books] == [("another", 0), ("default", 1)]
+
+
+Plant = Callable[[World, "Connection[asyncpg.Record]"], Awaitable[UUID]]
+PLANTS: dict[str, list[Plant]] = {}
+
+
+def plants(rule: str) -> Callable[[Plant], Plant]:
+    def note(plant: Plant) -> Plant:
+        PLANTS.setdefault(rule, []).append(plant)
+        return plant
+
+    return note
+
+
+@plants("payload")
+async def an_event_lost_its_payload(world: World, db: "Connection[asyncpg.Record]") -> UUID:
+    event_id = await world.accept()
+    await db.execute("DELETE FROM payload WHERE event_id = $1", event_id)
+    return event_id
+
+
+@plants("payload")
+async def a_payload_lost_its_event(world: World, db: "Connection[asyncpg.Record]") -> UUID:
+    event_id = new_id()
+    await db.execute("INSERT INTO payload (org_id, event_id, body) VALUES ($1, $2, '')", world.org_id, event_id)
+    return event_id
+
+
+@plants("event_tasks")
+async def a_queued_event_lost_its_task(world: World, db: "Connection[asyncpg.Record]") -> UUID:
+    event_id = await world.accept()
+    await db.execute("DELETE FROM task WHERE event_id = $1", event_id)
+    await db.execute("UPDATE counter SET n = n - 1 WHERE name = 'task.waiting'")
+    return event_id
+
+
+@plants("event_counts")
+async def an_event_counts_a_task_too_many(world: World, db: "Connection[asyncpg.Record]") -> UUID:
+    event_id = await world.accept()
+    await db.execute("UPDATE event SET open_tasks = 2 WHERE id = $1", event_id)
+    return event_id
+
+
+@plants("event_counts")
+async def an_event_in_the_inbox_counts_a_task(world: World, db: "Connection[asyncpg.Record]") -> UUID:
+    event_id = await world.to_inbox()
+    await db.execute("UPDATE event SET dead_tasks = 1 WHERE id = $1", event_id)
+    return event_id
+
+
+@plants("event_status")
+async def an_event_with_an_open_task_is_received(world: World, db: "Connection[asyncpg.Record]") -> UUID:
+    event_id = await world.accept()
+    await db.execute("UPDATE event SET status = 'received' WHERE id = $1", event_id)
+    await db.execute("UPDATE counter SET name = 'event.received' WHERE name = 'event.queued'")
+    return event_id
+
+
+@plants("task_event")
+async def a_task_lost_its_event(world: World, db: "Connection[asyncpg.Record]") -> UUID:
+    event_id = await world.accept()
+    await db.execute("DELETE FROM event WHERE id = $1", event_id)
+    await db.execute("DELETE FROM payload WHERE event_id = $1", event_id)
+    await db.execute("UPDATE counter SET n = 0 WHERE name = 'event.queued'")
+    task_id: UUID = await db.fetchval("SELECT id FROM task WHERE event_id = $1", event_id)
+    return task_id
+
+
+@plants("task_terms")
+async def a_task_names_no_policy(world: World, db: "Connection[asyncpg.Record]") -> UUID:
+    job = await world.leased()
+    await db.execute("UPDATE task SET policy_id = gen_random_uuid() WHERE id = $1", job.id)
+    return job.id
+
+
+@plants("task_terms")
+async def a_task_names_no_endpoint(world: World, db: "Connection[asyncpg.Record]") -> UUID:
+    job = await world.leased()
+    await db.execute("UPDATE task SET endpoint_id = gen_random_uuid() WHERE id = $1", job.id)
+    return job.id
+
+
+@plants("lease")
+async def a_lease_has_no_beginning(world: World, db: "Connection[asyncpg.Record]") -> UUID:
+    job = await world.leased()
+    await db.execute("UPDATE task SET leased_at = NULL WHERE id = $1", job.id)
+    return job.id
+
+
+@plants("lease")
+async def a_lease_has_no_end(world: World, db: "Connection[asyncpg.Record]") -> UUID:
+    job = await world.leased()
+    await db.execute("UPDATE task SET due_at = 'infinity' WHERE id = $1", job.id)
+    return job.id
+
+
+@plants("open_try")
+async def an_attempt_is_written_under_an_open_lease(world: World, db: "Connection[asyncpg.Record]") -> UUID:
+    job = await world.leased()
+    await db.execute(
+        "INSERT INTO attempt (org_id, task_id, fence, generation, number, result, started_at, ended_at)"
+        " VALUES ($1, $2, 1, 0, 1, 'released', now(), now())",
+        world.org_id,
+        job.id,
+    )
+    return job.id
+
+
+@plants("fences")
+async def an_attempt_is_missing(world: World, db: "Connection[asyncpg.Record]") -> UUID:
+    job = await world.succeeded()
+    await db.execute("DELETE FROM attempt WHERE task_id = $1 AND result = 'released'", job.id)
+    return job.id
+
+
+@plants("attempt_task")
+async def an_attempt_belongs_to_nobody(world: World, db: "Connection[asyncpg.Record]") -> UUID:
+    job = await world.succeeded()
+    lost = new_id()
+    await db.execute(
+        "INSERT INTO attempt SELECT (jsonb_populate_record(a, jsonb_build_object('task_id', $2::uuid))).*"
+        " FROM attempt a WHERE task_id = $1 AND fence = 1",
+        job.id,
+        lost,
+    )
+    return lost
+
+
+@plants("attempts")
+async def a_task_counts_a_try_too_many(world: World, db: "Connection[asyncpg.Record]") -> UUID:
+    job = await world.retrying()
+    await db.execute("UPDATE task SET attempts = attempts + 1 WHERE id = $1", job.id)
+    return job.id
+
+
+@plants("success")
+async def a_success_that_nobody_saw(world: World, db: "Connection[asyncpg.Record]") -> UUID:
+    job = await world.succeeded()
+    await db.execute("UPDATE attempt SET result = 'failed' WHERE task_id = $1 AND result = 'succeeded'", job.id)
+    return job.id
+
+
+@plants("success")
+async def a_success_that_was_not_kept(world: World, db: "Connection[asyncpg.Record]") -> UUID:
+    job = await world.retrying()
+    await db.execute("UPDATE attempt SET result = 'succeeded' WHERE task_id = $1 AND fence = 1", job.id)
+    return job.id
+
+
+@plants("dead_letter")
+async def a_death_that_nobody_can_see(world: World, db: "Connection[asyncpg.Record]") -> UUID:
+    task_id = await world.dead()
+    await db.execute("DELETE FROM dead_letter WHERE task_id = $1", task_id)
+    await db.execute("UPDATE counter SET n = 0 WHERE name = 'dead.open'")
+    return task_id
+
+
+@plants("dead_letter")
+async def a_dead_letter_of_another_death(world: World, db: "Connection[asyncpg.Record]") -> UUID:
+    task_id = await world.dead()
+    await db.execute("UPDATE dead_letter SET generation = 7 WHERE task_id = $1", task_id)
+    return task_id
+
+
+@plants("letter_state")
+async def a_letter_is_open_while_its_task_is_retried(world: World, db: "Connection[asyncpg.Record]") -> UUID:
+    task_id = await world.dead()
+    await world.redrive(task_id)
+    await db.execute("UPDATE dead_letter SET state = 'open' WHERE task_id = $1", task_id)
+    await db.execute("DELETE FROM counter WHERE name LIKE 'dead.%'")
+    await db.execute("INSERT INTO counter VALUES ($1, 'dead.open', 0, 1)", world.org_id)
+    return task_id
+
+
+@plants("letter_state")
+async def a_redriven_task_lost_its_letter(world: World, db: "Connection[asyncpg.Record]") -> UUID:
+    task_id = await world.dead()
+    await world.redrive(task_id)
+    await db.execute("DELETE FROM dead_letter WHERE task_id = $1", task_id)
+    await db.execute("DELETE FROM counter WHERE name LIKE 'dead.%'")
+    return task_id
+
+
+@plants("audited")
+async def a_letter_was_deleted_behind_the_audits_back(world: World, db: "Connection[asyncpg.Record]") -> UUID:
+    task_id = await world.dead()
+    await world.close(task_id, "deleted")
+    await db.execute("DELETE FROM audit WHERE subject_id = $1", task_id)
+    return task_id
+
+
+@plants("audited")
+async def a_task_was_skipped_by_nobody(world: World, db: "Connection[asyncpg.Record]") -> UUID:
+    job = await world.retrying()
+    await world.skip(job.id)
+    await db.execute("DELETE FROM audit WHERE subject_id = $1", job.id)
+    return job.id
+
+
+@plants("due")
+async def a_task_is_due_beyond_its_policy(world: World, db: "Connection[asyncpg.Record]") -> UUID:
+    job = await world.retrying()
+    await db.execute("UPDATE task SET due_at = now() + interval '2 hours' WHERE id = $1", job.id)
+    return job.id
+
+
+@plants("due")
+async def a_task_is_never_due_though_nobody_was_asked(world: World, db: "Connection[asyncpg.Record]") -> UUID:
+    job = await world.retrying()
+    await db.execute("UPDATE task SET due_at = 'infinity' WHERE id = $1", job.id)
+    return job.id
+
+
+@plants("overdue")
+async def a_task_was_due_long_ago(world: World, db: "Connection[asyncpg.Record]") -> UUID:
+    job = await world.retrying()
+    await db.execute("UPDATE task SET due_at = now() - interval '2 minutes' WHERE id = $1", job.id)
+    return job.id
+
+
+@plants("overdue")
+async def a_lease_ended_long_ago(world: World, db: "Connection[asyncpg.Record]") -> UUID:
+    job = await world.leased()
+    await db.execute("UPDATE task SET due_at = now() - interval '2 minutes' WHERE id = $1", job.id)
+    return job.id
+
+
+@plants("counters")
+async def a_counter_is_wrong(world: World, db: "Connection[asyncpg.Record]") -> UUID:
+    await world.accept()
+    await db.execute("UPDATE counter SET n = n + 1 WHERE name = 'task.waiting'")
+    return world.org_id
+
+
+@plants("counters")
+async def a_counter_is_gone(world: World, db: "Connection[asyncpg.Record]") -> UUID:
+    await world.retrying()
+    await db.execute("DELETE FROM counter WHERE name = 'retrying'")
+    return world.org_id
+
+
+@pytest.mark.parametrize(
+    ("rule", "plant"),
+    [pytest.param(rule, plant, id=f"{rule}-{plant.__name__}") for rule, planted in PLANTS.items() for plant in planted],
+)
+async def test_a_violation_breaks_its_own_rule_and_no_other(
+    world: World, postgres: EmbeddedPostgres, rule: str, plant: Plant
+) -> None:
+    async with vandal(postgres, world) as db:
+        offender = await plant(world, db)
+    report = await check(world.url)
+    assert [violation.rule.name for violation in report.violations] == [rule]
+    [violation] = report.violations
+    assert [offence.id for offence in violation.offences] == [offender]
+    assert violation.offences[0].detail
+    assert not report.clean
+
+
+def test_every_rule_has_a_violation_in_these_tests() -> None:
+    assert set(PLANTS) == {rule.name for rule in RULES}
+
+
+async def test_ten_offenders_are_named_and_more_are_told_of(world: World, postgres: EmbeddedPostgres) -> None:
+    for _ in range(MAX_OFFENCES + 2):
+        await world.accept()
+    async with vandal(postgres, world) as db:
+        await db.execute("DELETE FROM payload")
+    [violation] = (await check(world.url)).violations
+    assert len(violation.offences) == MAX_OFFENCES
+    assert violation.more
+
+
+async def test_held_tasks_are_not_overdue(world: World) -> None:
+    await world.set_disabled(True)
+    await world.accept()
+    assert await world.claim() == []
+    assert (await check(world.url, now=datetime.now(UTC) + timedelta(days=1))).clean
+
+
+async def test_the_grace_says_how_late_is_overdue(world: World) -> None:
+    await world.accept()
+    later = datetime.now(UTC) + timedelta(seconds=90)
+    assert [v.rule.name for v in (await check(world.url, now=later)).violations] == ["overdue"]
+    assert (await check(world.url, now=later, grace_s=120)).clean

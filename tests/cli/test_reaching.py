@@ -1,0 +1,117 @@
+"""Which database a command works on, and what it says where there is none."""
+
+import asyncio
+import os
+import pty
+from pathlib import Path
+
+import pytest
+
+from redrive.store.embedded import EmbeddedPostgres
+from redrive.store.postgres_folder import live_processes
+
+from .command import COMMAND, clean_env, redrive
+from .world import SECRET_KEY, World
+
+
+async def test_without_any_data_the_way_to_start_is_told(data_dir: Path) -> None:
+    ended = await redrive("dead", "list", "--data-dir", str(data_dir / "none"))
+    assert (ended.code, ended.out) == (3, "")
+    assert str(data_dir / "none") in ended.err
+    assert "redrive serve" in ended.err
+    assert not (data_dir / "none").exists()
+
+
+async def test_a_database_that_does_not_answer_is_named_without_its_password() -> None:
+    ended = await redrive("check", url="postgresql://me:hunter2@127.0.0.1:9/books")
+    assert ended.code == 3
+    assert "books at 127.0.0.1:9" in ended.err
+    assert "hunter2" not in ended.err
+    assert "Traceback" not in ended.err
+
+
+@pytest.mark.parametrize("url", ["postgresql://me:hun/ter2@host/db", "postgresql://me:hunter2@host:x/db"])
+async def test_nothing_of_an_unreadable_url_is_repeated(url: str) -> None:
+    ended = await redrive("check", url=url)
+    assert ended.code == 3
+    assert not any(part in ended.err for part in ("hun", "ter2", "Traceback"))
+
+
+async def test_a_database_without_our_schema_is_told_from_one_with_it(empty_database_url: str) -> None:
+    ended = await redrive("events", "list", url=empty_database_url)
+    assert ended.code == 3
+    assert "redrive migrate" in ended.err
+    migrated = await redrive("migrate", "--json", url=empty_database_url)
+    assert migrated.code == 0
+    assert len(migrated.object["applied"]) == migrated.object["schema"] > 0
+    again = await redrive("migrate", url=empty_database_url)
+    assert (again.code, again.out) == (0, "")
+    assert "nothing to do" in again.err
+    checked = await redrive("check", url=empty_database_url)
+    assert checked.code == 0, checked.err
+
+
+async def test_a_setting_that_cannot_be_used_is_wrong_usage(world: World) -> None:
+    ended = await redrive("dead", "list", url=world.url, env={"REDRIVE_PORT": "many"})
+    assert (ended.code, ended.out) == (2, "")
+    assert "REDRIVE_PORT" in ended.err
+
+
+async def test_the_embedded_postgresql_is_started_for_the_command_and_stopped_again(data_dir: Path) -> None:
+    folder = data_dir / "data"
+    server = await EmbeddedPostgres.start(folder)
+    await server.stop()
+    ended = await redrive("migrate", "--json", "--data-dir", str(folder))
+    assert ended.code == 0, ended.err
+    assert ended.object["schema"] > 0
+    assert "started for this command" in ended.err
+    assert live_processes(folder / "postgres", folder / "postgres.new") == []
+
+
+async def test_a_running_embedded_postgresql_is_used(data_dir: Path) -> None:
+    folder = data_dir / "data"
+    server = await EmbeddedPostgres.start(folder)
+    try:
+        ended = await redrive("migrate", "--data-dir", str(folder))
+        assert ended.code == 0, ended.err
+        assert "started for this command" not in ended.err
+        assert server.pid in live_processes(folder / "postgres", folder / "postgres.new")
+    finally:
+        await server.stop()
+
+
+async def test_check_prints_the_books_and_its_exit_code_tells(world: World) -> None:
+    await world.dead()
+    fine = await redrive("check", "--by-org", url=world.url)
+    assert fine.code == 0, fine.out
+    assert fine.out.count("1 events = 0 received + 0 queued + 0 delivered + 1 failed") == 2
+    assert "All 18 rules hold" in fine.err
+    await world.engine._pool.execute("UPDATE redrive.counter SET n = n + 1 WHERE name = 'dead.open'")
+    broken = await redrive("check", url=world.url)
+    assert broken.code == 1
+    assert "BROKEN  counters" in broken.out
+    assert str(world.org_id) in broken.out
+    machine = await redrive("check", "--json", url=world.url)
+    assert machine.code == 1
+    [violation] = machine.object["violations"]
+    assert violation["rule"] == "counters"
+    assert machine.object["books"]["dead_open"] == 1
+    assert not machine.object["clean"]
+
+
+async def test_ids_stay_whole_on_a_narrow_terminal(world: World) -> None:
+    task_id = await world.dead("order." + "x" * 60)
+    ours, theirs = pty.openpty()
+    env = clean_env(REDRIVE_DATABASE_URL=world.url, REDRIVE_SECRET_KEY=SECRET_KEY, COLUMNS="60", TERM="xterm")
+    process = await asyncio.create_subprocess_exec(*COMMAND, "dead", "list", stdout=theirs, env=env, cwd="/")
+    os.close(theirs)
+    said = b""
+    try:
+        while chunk := await asyncio.to_thread(os.read, ours, 65536):
+            said += chunk
+    except OSError:
+        pass  # the other side is closed: that is how a terminal ends
+    finally:
+        os.close(ours)
+    assert await process.wait() == 0
+    assert str(task_id) in said.decode()

@@ -1,0 +1,147 @@
+"""An org with an endpoint on a real database, and the few steps that bring tasks into every state.
+
+Built on the store alone: what the engine would do is done by hand, one step at a time.
+"""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import timedelta
+from uuid import UUID
+
+from redrive.core.decide import Decision, Die, Reason, RetryIn, Succeed
+from redrive.core.outcome import Category, Failure, Outcome, Success
+from redrive.core.ports import NO_EXCHANGE, Job, Released, Settlement
+from redrive.core.presets import PresetOverrides, presets
+from redrive.store import dead_letters, retry_queue
+from redrive.store.audit import Act
+from redrive.store.clock import DatabaseClock
+from redrive.store.db import Database
+from redrive.store.endpoints import Endpoints, EndpointSpec
+from redrive.store.events import NewEvent, accept
+from redrive.store.orgs import ensure_org, new_id
+from redrive.store.seal import Sealer
+from redrive.store.tasks import Tasks
+
+ACT = Act("test", "because of a test")
+CLOCK = DatabaseClock()
+SECRET_KEY = "a secret key of the tests"
+BROKEN = Failure(Category.SERVER_ERROR, "the receiver answered 503", status_code=503)
+
+
+@dataclass
+class World:
+    url: str = field(repr=False)  # has the password in it
+    engine: Database
+    app: Database
+    org_id: UUID
+    endpoint_id: UUID
+
+    async def accept(self, event_type: str = "order.paid", *, policy: str | None = None, body: bytes = b"{}") -> UUID:
+        """One event for the endpoint; its id."""
+        event = NewEvent(self.org_id, new_id(), event_type, body, endpoint_id=self.endpoint_id, policy=policy)
+        [receipt] = await accept(self.engine, [event], CLOCK)
+        assert receipt.verdict == "accepted"
+        return event.id
+
+    async def to_inbox(self, event_type: str = "nobody.listens") -> UUID:
+        event = NewEvent(self.org_id, new_id(), event_type, b"{}")
+        [receipt] = await accept(self.engine, [event], CLOCK)
+        assert receipt.status == "received"
+        return event.id
+
+    async def claim(self, limit: int = 1) -> list[Job]:
+        found = await Tasks(self.engine, CLOCK).claim(
+            queues=["http"], floors={}, limit=limit, worker_id=new_id(), margin_s=15
+        )
+        return found.jobs
+
+    async def claim_one(self) -> Job:
+        [job] = await self.claim()
+        return job
+
+    async def settle(self, job: Job, outcome: Outcome | None, decision: Decision | Released) -> None:
+        [settled] = await Tasks(self.engine, CLOCK).settle([Settlement(job, outcome, decision, NO_EXCHANGE, 0.01)])
+        assert settled.held_lease
+
+    async def succeed(self, job: Job) -> None:
+        await self.settle(job, Success(200), Succeed())
+
+    async def fail(self, job: Job, delay_s: float = 0.0) -> None:
+        await self.settle(job, BROKEN, RetryIn(timedelta(seconds=delay_s)))
+
+    async def release(self, job: Job) -> None:
+        await self.settle(job, None, Released("given back"))
+
+    async def die(self, job: Job) -> None:
+        await self.settle(job, BROKEN, Die(Reason.EXHAUSTED, Category.SERVER_ERROR))
+
+    async def leased(self) -> Job:
+        """A new task under lease."""
+        await self.accept()
+        return await self.claim_one()
+
+    async def succeeded(self) -> Job:
+        """A new task that failed once, was given back once, and succeeded: three fences."""
+        await self.fail(await self.leased())
+        await self.release(await self.claim_one())
+        job = await self.claim_one()
+        await self.succeed(job)
+        return job
+
+    async def retrying(self) -> Job:
+        """A new task that failed twice, waiting for its next try."""
+        await self.fail(await self.leased())
+        job = await self.claim_one()
+        await self.fail(job, delay_s=300)
+        return job
+
+    async def dead(self, event_type: str = "order.paid", *, policy: str | None = None) -> UUID:
+        """The task id of a new dead letter."""
+        await self.accept(event_type, policy=policy)
+        job = await self.claim_one()
+        await self.die(job)
+        return job.id
+
+    async def redrive(self, task_id: UUID, *, at_once: bool = False) -> None:
+        async with self.app.tenant(self.org_id) as session:
+            assert await dead_letters.redrive(session, task_id, ACT, CLOCK, roll=0.5, at_once=at_once) is None
+
+    async def close(self, task_id: UUID, state: str) -> None:
+        async with self.app.tenant(self.org_id) as session:
+            assert await dead_letters.close(session, task_id, state, ACT) is None
+
+    async def skip(self, task_id: UUID) -> None:
+        async with self.app.tenant(self.org_id) as session:
+            assert await retry_queue.skip(session, task_id, ACT, CLOCK) is None
+
+    async def set_disabled(self, disabled: bool) -> None:
+        async with self.app.tenant(self.org_id) as session:
+            await endpoints().update(session, self.endpoint_id, {"disabled": disabled}, ACT)
+
+    async def letter_state(self, task_id: UUID) -> str | None:
+        async with self.app.tenant(self.org_id) as session:
+            row = await dead_letters.get_dead_letter(session, task_id)
+            return row["letter_state"] if row else None
+
+
+def endpoints() -> Endpoints:
+    return Endpoints(Sealer.from_passphrase(SECRET_KEY))
+
+
+async def make_org(engine: Database, name: str) -> UUID:
+    return await ensure_org(engine, name, presets(PresetOverrides()), overridden=frozenset())
+
+
+@asynccontextmanager
+async def open_world(url: str, target: str = "http://127.0.0.1:9/hook") -> AsyncIterator[World]:
+    engine = await Database.open(url, role="redrive_engine", size=4)
+    app = await Database.open(url, role="redrive_app", size=4)
+    try:
+        org_id = await make_org(engine, "default")
+        async with app.tenant(org_id) as session:
+            row, _ = await endpoints().create(session, EndpointSpec("billing", target, event_types=("order.*",)), ACT)
+        yield World(url, engine, app, org_id, row["id"])
+    finally:
+        await app.close()
+        await engine.close()

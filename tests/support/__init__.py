@@ -1,0 +1,1 @@
+"""Real things for tests to talk to."""

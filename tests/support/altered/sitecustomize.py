@@ -1,0 +1,85 @@
+"""Builds of Redrive that are wrong on purpose, to see whether the tests would notice; and a machine with a wrong clock.
+
+Python imports this file at the start of a process that has this folder in PYTHONPATH; ALTERED says what to break.
+Put there by support.processes.altered.
+"""
+
+import os
+
+CLOCK_OFF_S = 86_400.0
+COMMIT_LATE_S = 0.3
+
+
+def forget_the_fence() -> None:
+    """Settle whoever holds the lease now."""
+    from redrive.store import db
+
+    plain = db.query
+
+    def query(name: str) -> str:
+        text = plain(name)
+        if not name.startswith("settle_"):
+            return text
+        without = text.replace(" AND t.fence = r.fence", "")
+        assert without != text, f"{name} has no fence to forget"
+        return without
+
+    db.query = query  # type: ignore[assignment]
+
+
+def answer_before_the_commit() -> None:
+    """Say accepted at once, store a little later."""
+    import asyncio
+    from collections.abc import Sequence
+
+    from redrive.api.committer import Committer
+    from redrive.store.events import NewEvent, Receipt
+
+    plain = Committer.commit
+    later: set[asyncio.Task[None]] = set()
+
+    def commit(self: Committer, events: Sequence[NewEvent], *, alone: bool = False) -> asyncio.Future[list[Receipt]]:
+        async def store() -> None:
+            await asyncio.sleep(COMMIT_LATE_S)
+            await plain(self, events, alone=alone)
+
+        storing = asyncio.get_running_loop().create_task(store())
+        later.add(storing)
+        storing.add_done_callback(later.discard)
+        answered: asyncio.Future[list[Receipt]] = asyncio.get_running_loop().create_future()
+        answered.set_result([Receipt("accepted", "queued") for _ in events])
+        return answered
+
+    Committer.commit = commit  # type: ignore[method-assign]
+
+
+def shift_the_clock() -> None:
+    """Tomorrow, for whoever of Redrive asks this process for the time of day."""
+    import datetime
+    import sys
+    import time
+
+    import redrive.app  # noqa: F401  # first, or its types would be built on a datetime that is not the real one
+
+    true_time, plain = time.time, datetime.datetime
+
+    class Shifted(datetime.datetime):
+        @classmethod
+        def now(cls, tz: datetime.tzinfo | None = None) -> "Shifted":
+            return cls.fromtimestamp(true_time() + CLOCK_OFF_S, tz)
+
+    time.time = lambda: true_time() + CLOCK_OFF_S
+    datetime.datetime = Shifted  # type: ignore[misc]
+    for name, module in list(sys.modules.items()):
+        if name.startswith("redrive") and getattr(module, "datetime", None) is plain:
+            module.datetime = Shifted  # type: ignore[attr-defined]
+
+
+BUILDS = {
+    "no_fence": forget_the_fence,
+    "early_answer": answer_before_the_commit,
+    "clock_off": shift_the_clock,
+}
+
+if "ALTERED" in os.environ:
+    BUILDS[os.environ["ALTERED"]]()

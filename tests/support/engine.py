@@ -1,0 +1,327 @@
+"""A store and an engine on a real database, with the clock and the dice in the test's hands.
+
+    async with open_engine(database_url) as engine:
+        await engine.endpoint(url=receiver.url)
+        event_id = await engine.accept()
+        async with engine.worker() as worker:
+            await worker.run_until_idle()
+        assert (await engine.event(event_id))["status"] == "delivered"
+
+`engine.sql` speaks as the engine's role, which sees every org: for looking, and for arranging what no caller can.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any, TypeAlias
+from uuid import UUID
+
+import asyncpg
+import pytest
+import pytest_asyncio
+
+from conftest import database_of
+from redrive.core.address import AddressRules
+from redrive.core.decide import Decision, Die, Reason, RetryIn, Succeed
+from redrive.core.outcome import Category, Failure, Outcome, Success
+from redrive.core.policy import Policy
+from redrive.core.ports import HTTP_QUEUE, NO_EXCHANGE, Destination, Exchange, Job, Released, Settled, Settlement
+from redrive.core.presets import PRESETS
+from redrive.destinations.client import Client
+from redrive.destinations.http import HttpDestination
+from redrive.destinations.python import Handler, HandlerDestination
+from redrive.engine.worker import Worker
+from redrive.store import dead_letters, endpoints, orgs, policies, retry_queue
+from redrive.store.audit import Act
+from redrive.store.clock import Clock, DatabaseClock
+from redrive.store.db import Database, Record
+from redrive.store.embedded import EmbeddedPostgres
+from redrive.store.endpoints import Endpoints, EndpointSpec, EndpointTermsBook
+from redrive.store.events import NewEvent, Receipt
+from redrive.store.events import accept as accept_events
+from redrive.store.orgs import new_id
+from redrive.store.retry_queue import Refusal
+from redrive.store.seal import Sealer
+from redrive.store.tasks import Tasks
+
+Connection: TypeAlias = "asyncpg.Connection[Record]"
+
+START = datetime(2031, 5, 4, 12, 0, tzinfo=UTC)
+LOOPBACK = AddressRules.parse("127.0.0.0/8")
+NOWHERE = "http://127.0.0.1:9/never"
+PERSON = Act("key:tester", "because the test says so")
+UNAVAILABLE = Failure(Category.SERVER_ERROR, "HTTP 503 Service Unavailable", status_code=503)
+REFUSED = Failure(Category.CLIENT_ERROR, "HTTP 404 Not Found", status_code=404)
+MARGIN_S = 15.0
+SHARED = "shared_by_tests"
+
+
+class ManualClock:
+    """Time that passes only when the test says so."""
+
+    def __init__(self, start: datetime = START) -> None:
+        self._now = start
+
+    def now(self) -> datetime:
+        return self._now
+
+    def advance(self, seconds: float) -> datetime:
+        self._now += timedelta(seconds=seconds)
+        return self._now
+
+
+@dataclass(slots=True, repr=False)  # the URL holds a password
+class Engine:
+    """One org on one database."""
+
+    url: str
+    org_id: UUID
+    clock: Clock
+    db: Database
+    app: Database
+    sql: "asyncpg.Pool[Record]"
+    sealer: Sealer
+    tasks: Tasks
+
+    # -- arranging -------------------------------------------------------------------------------------------------
+
+    async def org(self, name: str) -> UUID:
+        return await orgs.ensure_org(self.db, name, PRESETS, overridden=frozenset())
+
+    async def endpoint(self, name: str = "hook", url: str = NOWHERE, *, org: UUID | None = None, **spec: Any) -> UUID:
+        async with self.app.tenant(org or self.org_id) as session:
+            row, _ = await Endpoints(self.sealer).create(session, EndpointSpec(name=name, url=url, **spec), PERSON)
+        endpoint_id: UUID = row["id"]
+        return endpoint_id
+
+    async def change_endpoint(self, endpoint_id: UUID, **changes: object) -> None:
+        async with self.app.tenant(self.org_id) as session:
+            assert await Endpoints(self.sealer).update(session, endpoint_id, changes, PERSON) is not None
+
+    async def delete_endpoint(self, endpoint_id: UUID) -> None:
+        async with self.app.tenant(self.org_id) as session:
+            assert await endpoints.delete_endpoint(session, endpoint_id, PERSON)
+
+    async def policy(self, name: str, **spec: object) -> None:
+        async with self.app.tenant(self.org_id) as session:
+            await policies.put_policy(session, name, Policy.from_spec(spec), PERSON)
+
+    def new_event(self, event_type: str = "invoice.paid", body: bytes = b'{"n":1}', **fields: Any) -> NewEvent:
+        return NewEvent(
+            fields.pop("org_id", self.org_id), fields.pop("id", None) or new_id(), event_type, body, **fields
+        )
+
+    async def accept(self, event_type: str = "invoice.paid", body: bytes = b'{"n":1}', **fields: Any) -> UUID:
+        """The id of an event that was stored."""
+        event = self.new_event(event_type, body, **fields)
+        assert [receipt.verdict for receipt in await self.accept_all([event])] == ["accepted"]
+        return event.id
+
+    async def accept_many(self, count: int, **fields: Any) -> list[UUID]:
+        events = [self.new_event(**fields) for _ in range(count)]
+        for start in range(0, count, 1000):
+            receipts = await self.accept_all(events[start : start + 1000])
+            assert {receipt.verdict for receipt in receipts} == {"accepted"}
+        return [event.id for event in events]
+
+    async def accept_all(self, events: Sequence[NewEvent]) -> list[Receipt]:
+        return await accept_events(self.db, events, self.clock)
+
+    # -- what a worker does, step by step --------------------------------------------------------------------------
+
+    async def claim(self, limit: int = 100, *, queues: Sequence[str] = (HTTP_QUEUE,), **options: Any) -> list[Job]:
+        arguments: dict[str, Any] = {"floors": {}, "worker_id": new_id(), "margin_s": MARGIN_S, **options}
+        store: Tasks = arguments.pop("store", self.tasks)
+        return (await store.claim(queues=queues, limit=limit, **arguments)).jobs
+
+    async def claim_one(self, **options: Any) -> Job:
+        (job,) = await self.claim(1, **options)
+        return job
+
+    async def settle(
+        self, job: Job, outcome: Outcome | None, decision: Decision | Released, exchange: Exchange = NO_EXCHANGE
+    ) -> Settled:
+        (settled,) = await self.tasks.settle([Settlement(job, outcome, decision, exchange, 0.25)])
+        return settled
+
+    async def succeed(self, job: Job) -> Settled:
+        return await self.settle(job, Success(200), Succeed(), Exchange(NOWHERE, None, 200))
+
+    async def fail(self, job: Job, delay_s: float = 5.0, failure: Failure = UNAVAILABLE) -> Settled:
+        return await self.settle(job, failure, RetryIn(timedelta(seconds=delay_s)))
+
+    async def kill(self, job: Job, reason: Reason = Reason.PERMANENT, failure: Failure = REFUSED) -> Settled:
+        return await self.settle(job, failure, Die(reason, failure.category))
+
+    # -- what a person does ----------------------------------------------------------------------------------------
+
+    async def retry_now(self, task_id: UUID) -> Refusal | None:
+        async with self.app.tenant(self.org_id) as session:
+            return await retry_queue.retry_now(session, task_id, PERSON, self.clock)
+
+    async def skip(self, task_id: UUID) -> Refusal | None:
+        async with self.app.tenant(self.org_id) as session:
+            return await retry_queue.skip(session, task_id, PERSON, self.clock)
+
+    async def redrive(self, task_id: UUID, *, at_once: bool = False) -> Refusal | None:
+        async with self.app.tenant(self.org_id) as session:
+            return await dead_letters.redrive(session, task_id, PERSON, self.clock, roll=0.5, at_once=at_once)
+
+    async def close_letter(self, task_id: UUID, state: str) -> Refusal | None:
+        async with self.app.tenant(self.org_id) as session:
+            return await dead_letters.close(session, task_id, state, PERSON)
+
+    # -- looking ---------------------------------------------------------------------------------------------------
+
+    async def event(self, event_id: UUID) -> Record:
+        row = await self.sql.fetchrow("SELECT * FROM redrive.event WHERE id = $1", event_id)
+        assert row is not None
+        return row
+
+    async def task(self, task_id: UUID) -> Record:
+        row = await self.sql.fetchrow("SELECT * FROM redrive.task WHERE id = $1", task_id)
+        assert row is not None
+        return row
+
+    async def task_of(self, event_id: UUID) -> Record:
+        (row,) = await self.tasks_of(event_id)
+        return row
+
+    async def tasks_of(self, event_id: UUID) -> list[Record]:
+        return await self.sql.fetch("SELECT * FROM redrive.task WHERE event_id = $1 ORDER BY id", event_id)
+
+    async def attempts(self, task_id: UUID) -> list[Record]:
+        return await self.sql.fetch("SELECT * FROM redrive.attempt WHERE task_id = $1 ORDER BY fence", task_id)
+
+    async def letter(self, task_id: UUID) -> Record | None:
+        return await self.sql.fetchrow("SELECT * FROM redrive.dead_letter WHERE task_id = $1", task_id)
+
+    async def counts(self, sql: str, *args: object) -> dict[str, int]:
+        """The two columns of a query as a dictionary."""
+        return {str(row[0]): int(row[1]) for row in await self.sql.fetch(sql, *args)}
+
+    async def until(self, sql: str, *args: object, within_s: float = 10.0) -> None:
+        """Wait until a query's one value is true."""
+
+        async def holds() -> bool:
+            return bool(await self.sql.fetchval(sql, *args))
+
+        await until(holds, within_s=within_s)
+
+    # -- running ---------------------------------------------------------------------------------------------------
+
+    @asynccontextmanager
+    async def worker(
+        self, handlers: Mapping[str, Handler] | None = None, *, more: Sequence[Destination] = (), **options: Any
+    ) -> AsyncIterator[Worker]:
+        """A worker for webhooks and these handlers; `more` destinations come first."""
+        book = EndpointTermsBook(self.db, self.sealer)
+        http = HttpDestination(Client(rules=LOOPBACK), book, version="test")
+        python = HandlerDestination(handlers or {})
+        arguments = {"worker_id": new_id(), "dice": lambda: 0.5, "margin_s": MARGIN_S, **options}
+        destinations = list(more) or [http, python]
+        try:
+            yield Worker(arguments.pop("store", self.tasks), destinations, **arguments)
+        finally:
+            await http.aclose()
+            await python.aclose()
+
+    @asynccontextmanager
+    async def running(self, worker: Worker) -> AsyncIterator[Callable[[], Coroutine[Any, Any, None]]]:
+        """The worker at work in the background; call what is yielded to stop it before the end."""
+        stop = asyncio.Event()
+        running = asyncio.create_task(worker.run(stop))
+
+        async def stopped() -> None:
+            stop.set()
+            async with asyncio.timeout(15):
+                await running
+
+        try:
+            yield stopped
+        finally:
+            await stopped()
+
+    async def run_until_idle(self, handlers: Mapping[str, Handler] | None = None, **options: Any) -> None:
+        async with self.worker(handlers, **options) as worker:
+            await worker.run_until_idle()
+
+
+@asynccontextmanager
+async def open_engine(url: str, clock: Clock | None = None, *, size: int = 10) -> AsyncIterator[Engine]:
+    """An engine with the default org and its presets. Without a clock the database's time rules."""
+    db = await Database.open(url, role="redrive_engine", size=size, name="test-engine")
+    app = await Database.open(url, role="redrive_app", size=size, name="test-app")
+    sql = await asyncpg.create_pool(
+        url, min_size=1, max_size=4, server_settings={"role": "redrive_engine", "timezone": "UTC"}
+    )
+    clock = clock or DatabaseClock()
+    org_id = await orgs.ensure_org(db, orgs.DEFAULT_ORG, PRESETS, overridden=frozenset())
+    try:
+        yield Engine(url, org_id, clock, db, app, sql, Sealer.from_passphrase("a test"), Tasks(db, clock))
+    finally:
+        await sql.close()
+        await app.close()
+        await db.close()
+
+
+async def until(condition: Callable[[], Awaitable[bool]], *, within_s: float = 10.0) -> None:
+    """Wait for a condition with a bound."""
+    async with asyncio.timeout(within_s):
+        while not await condition():
+            await asyncio.sleep(0.02)
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def shared_database(postgres: EmbeddedPostgres, template_database: str) -> "AsyncIterator[Shared]":
+    """One database for all tests that can do with an emptied one: making one takes longer than most of them."""
+    superuser = await asyncpg.connect(postgres.superuser_url)
+    await superuser.execute(f"CREATE DATABASE {SHARED} TEMPLATE {template_database} OWNER redrive")
+    await superuser.close()
+    owner = await asyncpg.connect(database_of(postgres.superuser_url, SHARED))
+    # Without triggers and foreign keys, in any order.
+    await owner.execute("SET session_replication_role = replica; SET lock_timeout = '10s'")
+    yield Shared(database_of(postgres.url, SHARED), owner)
+    await owner.close()
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def empty_url(shared_database: "Shared") -> str:
+    """The URL of a migrated database without a row in it."""
+    await shared_database.clear()
+    return shared_database.url
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def engine(empty_url: str, clock: ManualClock) -> AsyncIterator[Engine]:
+    """An engine with a database to itself, under a clock that only the test moves."""
+    async with open_engine(empty_url, clock) as engine:
+        yield engine
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def live(empty_url: str) -> AsyncIterator[Engine]:
+    """The same under the database's own clock, for what must happen by itself."""
+    async with open_engine(empty_url) as engine:
+        yield engine
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Shared:
+    url: str
+    owner: Connection
+
+    async def clear(self) -> None:
+        tables = await self.owner.fetch(
+            "SELECT a.attrelid::regclass::text AS name FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid"
+            " WHERE c.relnamespace = 'redrive'::regnamespace AND c.relkind = 'r' AND a.attname = 'org_id'"
+        )
+        for table in tables:
+            await self.owner.execute(f"DELETE FROM {table['name']}")

@@ -1,0 +1,85 @@
+"""An API in the test's own loop, over a database of its own, beside which a test starts workers: real processes, or one
+in the same loop whose clock the test moves.
+
+    async with installation(database_url) as redrive, worker(database_url):
+        endpoint = await redrive.api.endpoint(receiver.url)
+"""
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from uuid import UUID
+
+import uvicorn
+
+from redrive.api.server import ApiContext, create_app
+from redrive.app import Stores, open_stores, open_worker, prepare_database
+from redrive.core.address import AddressRules
+from redrive.core.presets import PresetOverrides, presets
+from redrive.settings import Settings, load_settings
+from redrive.store.clock import Clock, DatabaseClock
+from redrive.store.keys import new_key, store_key
+from redrive.store.orgs import ensure_org
+from redrive.store.seal import Sealer
+from support.processes import ADMIN_KEY, LOOPBACK, SECRET_KEY
+from support.remote import Remote
+
+
+@dataclass(slots=True, repr=False)  # its URL holds a password
+class Installation:
+    url: str
+    settings: Settings
+    stores: Stores
+    clock: Clock
+    org_id: UUID
+    host: str
+    port: int
+    api: Remote
+
+    async def work(self) -> None:
+        """Carry out everything that is due by the test's clock."""
+        async with open_worker(self.settings, self.stores.engine, clock=self.clock, dice=lambda: 0.5) as worker:
+            await worker.run_until_idle()
+
+    async def other_org(self, name: str) -> Remote:
+        """A caller of another org."""
+        org_id = await ensure_org(self.stores.engine, name, presets(PresetOverrides()), overridden=frozenset())
+        key = new_key()
+        await store_key(self.stores.engine, org_id, key, name=name, role="OWNER")
+        return Remote(self.host, self.port, key)
+
+    def caller(self) -> Remote:
+        """Another connection of the same org."""
+        return Remote(self.host, self.port, ADMIN_KEY)
+
+
+@asynccontextmanager
+async def installation(
+    url: str, *, clock: Clock | None = None, allow: str = LOOPBACK, pool_size: int = 10
+) -> AsyncIterator[Installation]:
+    settings = load_settings(
+        database_url=url, secret_key=SECRET_KEY, admin_key=ADMIN_KEY, allow_networks=allow, lease_margin_s=1.0
+    )
+    prepared = await prepare_database(settings, url)
+    clock = clock or DatabaseClock()
+    async with open_stores(url, size=pool_size, name="test-api") as stores:
+        rules = AddressRules(settings.allow_networks)
+        sealer = Sealer.from_passphrase(SECRET_KEY)
+        context = ApiContext(stores.engine, stores.app, sealer, clock, rules, "0.0.1")
+        listener = socket.create_server(("127.0.0.1", 0))
+        host, port = listener.getsockname()
+        config = uvicorn.Config(create_app(context), access_log=False, log_config=None, timeout_keep_alive=300)
+        server = uvicorn.Server(config)
+        serving = asyncio.create_task(server.serve(sockets=[listener]))
+        async with asyncio.timeout(10):
+            while not server.started:
+                await asyncio.sleep(0.005)
+        api = Remote(host, port, ADMIN_KEY)
+        try:
+            yield Installation(url, settings, stores, clock, prepared.org_id, host, port, api)
+        finally:
+            api.close()
+            server.should_exit = True
+            await serving
