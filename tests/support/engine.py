@@ -283,8 +283,12 @@ def clock() -> ManualClock:
 async def shared_database(postgres: EmbeddedPostgres, template_database: str) -> "AsyncIterator[Shared]":
     """One database for all tests that can do with an emptied one: making one takes longer than most of them."""
     superuser = await asyncpg.connect(postgres.superuser_url)
-    await superuser.execute(f"CREATE DATABASE {SHARED} TEMPLATE {template_database} OWNER redrive")
-    await superuser.close()
+    try:
+        # Each folder that takes this fixture has one of its own, over the same database.
+        if not await superuser.fetchval("SELECT EXISTS (SELECT FROM pg_database WHERE datname = $1)", SHARED):
+            await superuser.execute(f"CREATE DATABASE {SHARED} TEMPLATE {template_database} OWNER redrive")
+    finally:
+        await superuser.close()
     owner = await asyncpg.connect(database_of(postgres.superuser_url, SHARED))
     # Without triggers and foreign keys, in any order.
     await owner.execute("SET session_replication_role = replica; SET lock_timeout = '10s'")

@@ -18,11 +18,16 @@ class Load:
     def __init__(self) -> None:
         self.accepted: list[str] = []
         self.troubles = 0
+        self.posting: list[asyncio.Task[None]] = []
 
     async def accepts(self, more: int, *, within_s: float = 60.0) -> None:
-        """Wait until so many more were accepted."""
+        """Wait until so many more were accepted, or a producer gave up."""
         goal = len(self.accepted) + more
-        await until(lambda: len(self.accepted) >= goal, within_s=within_s, why=lambda: vars(self))
+        await until(
+            lambda: len(self.accepted) >= goal or any(task.done() for task in self.posting),
+            within_s=within_s,
+            why=lambda: f"{len(self.accepted)} of {goal} accepted, {self.troubles} troubles",
+        )
 
     async def post(self, remote: Remote, endpoint_id: str) -> None:
         while True:
@@ -46,13 +51,13 @@ async def load(served: Served, endpoint_id: str) -> AsyncIterator[Load]:
     """Producers at work for as long as the block runs."""
     running = Load()
     remotes = [Remote(served.host, served.port, ADMIN_KEY) for _ in range(CALLERS)]
-    posting = [asyncio.create_task(running.post(remote, endpoint_id)) for remote in remotes]
+    running.posting = [asyncio.create_task(running.post(remote, endpoint_id)) for remote in remotes]
     try:
         yield running
     finally:
-        for task in posting:
+        for task in running.posting:
             task.cancel()
-        ended = await asyncio.gather(*posting, return_exceptions=True)
+        ended = await asyncio.gather(*running.posting, return_exceptions=True)
         for remote in remotes:
             remote.close()
     wrong = [error for error in ended if isinstance(error, Exception)]

@@ -67,8 +67,8 @@ class Program:
 
     async def first_output(self) -> str:
         async with asyncio.timeout(START_WITHIN_S), self._news:
-            await self._news.wait_for(lambda: self.out or self.process.returncode is not None)
-        assert self.out, f"it ended with {self.process.returncode}: {self.log[-5:]}"
+            await self._news.wait_for(lambda: self.out or self._said_all)
+        assert self.out, f"it ended at once; the log ends {self.log[-5:]}"
         return self.out[0]
 
     async def terminated(self) -> float:
@@ -111,8 +111,6 @@ class Program:
             async with self._news:
                 self.out.append(raw.decode().rstrip())
                 self._news.notify_all()
-        async with self._news:
-            self._news.notify_all()
 
 
 @asynccontextmanager

@@ -5,11 +5,13 @@ Asked by committer, which tries again, and by server, which answers 503 instead 
 
 import asyncpg
 
-# asyncpg.InterfaceError: a connection that closed under us, a pool that is closing.
+# asyncpg.InterfaceError: a connection that closed under us, a pool that is closing. InternalClientError: one that the
+# server has just ended, before asyncpg knows that it is closed.
 OUTAGES = (
     OSError,
     TimeoutError,
     asyncpg.InterfaceError,
+    asyncpg.InternalClientError,
     asyncpg.PostgresConnectionError,
     asyncpg.OperatorInterventionError,
     asyncpg.InsufficientResourcesError,

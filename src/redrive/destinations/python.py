@@ -93,6 +93,13 @@ def _stored(result: object) -> bytes | None:
         return None
     try:
         text = dumps(result)
-    except (TypeError, ValueError):
-        text = str(result)
+    except (TypeError, ValueError, RecursionError):
+        text = _text(result)
     return text.encode("utf-8", "replace")[:MAX_RESULT_BYTES]
+
+
+def _text(result: object) -> str:
+    try:
+        return str(result)
+    except Exception:  # noqa: BLE001 - a foreign __str__ may raise anything; the handler has succeeded all the same
+        return f"<{type(result).__qualname__}>"

@@ -16,7 +16,7 @@ from uuid import UUID
 import structlog
 
 from redrive.core.classify import failure_of
-from redrive.core.decide import Decision, Die, Reason, RetryIn, decide, expired
+from redrive.core.decide import AwaitPerson, Decision, Die, Reason, RetryIn, decide, expired
 from redrive.core.outcome import Category, Failure, Success
 from redrive.core.policy import Policy
 from redrive.core.ports import (
@@ -40,6 +40,8 @@ DEFAULT_POLL_S = 0.5
 MAX_CLAIM = 400
 MAX_POLICIES_CACHED = 10_000
 FULL_SCAN_EVERY_S = 0.5  # how long a row that was committed behind the floor may wait
+CLAIM_ENDS_S = 1.0  # for a claim under way when the worker is told to stop
+SMALL_CLAIM_AFTER_S = 0.05
 DRAIN_S = 6.0
 GONE = 410
 
@@ -72,6 +74,7 @@ class Worker:
         self._scan_all_at = 0.0
         self._wanted = asyncio.Event()  # something may be due: look
         self._freed = asyncio.Event()  # a slot came free
+        self._stopping = False
         self._trying = 0  # deliveries in flight
         self._unsettled = 0  # those, and results on their way to the database
         self._tries: set[asyncio.Task[None]] = set()
@@ -92,6 +95,11 @@ class Worker:
         try:
             working = asyncio.create_task(self._work())
             await asyncio.wait({stopped, working}, return_when=asyncio.FIRST_COMPLETED)
+            # A claim that is broken off may have leased tasks that nobody would give back: let it end.
+            self._stopping = True
+            self._wanted.set()
+            self._freed.set()
+            await asyncio.wait({working}, timeout=CLAIM_ENDS_S)
             working.cancel()
             await asyncio.gather(working, return_exceptions=True)
         finally:
@@ -117,11 +125,9 @@ class Worker:
 
     async def _work(self) -> None:
         pause_s = 0.1
-        while True:
+        while not self._stopping:
             free = self._free()
-            if free < max(1, self._concurrency // 4):
-                self._freed.clear()
-                await self._freed.wait()
+            if free < max(1, self._concurrency // 4) and not await self._may_claim_few(free):
                 continue
             self._wanted.clear()
             try:
@@ -134,12 +140,27 @@ class Worker:
                 await asyncio.sleep(pause_s)
                 pause_s = min(pause_s * 2, 2.0)
 
+    async def _may_claim_few(self, free: int) -> bool:
+        """Wait for more room, so that claims stay large; where none comes free, what there is must do.
+
+        Tries that hang would else keep the last quarter of the room empty.
+        """
+        self._freed.clear()
+        try:
+            async with asyncio.timeout(SMALL_CLAIM_AFTER_S if free > 0 else None):
+                await self._freed.wait()
+        except TimeoutError:
+            return True
+        return False
+
     def _free(self) -> int:
         """Room for more. Results that wait to be written take room too, so that a slow database slows the worker."""
         return min(self._concurrency - self._trying, 2 * self._concurrency - self._unsettled)
 
     async def _rest(self) -> None:
         """Nothing more is due. Sleep until something is, until told, or until the next poll."""
+        if self._stopping:
+            return
         upcoming = await self._store.next_due(self._queues)
         rest_s = self._poll_s
         if upcoming.due_at is not None:
@@ -177,7 +198,11 @@ class Worker:
                 self._settle(job, None, Released("What the try needs could not be loaded."), NO_EXCHANGE, 0.0)
             raise ConnectionError(f"loading policies or endpoints failed: {error}") from error
         for job in jobs:
-            attempt = asyncio.create_task(self._carry_out(job, asked_at))
+            policy = self._policies.get(job.policy_id)
+            if policy is None:
+                self._settle(job, None, Die(Reason.PERMANENT, Category.CONFIGURATION), NO_EXCHANGE, 0.0)
+                continue
+            attempt = asyncio.create_task(self._carry_out(job, policy, asked_at))
             self._tries.add(attempt)
             attempt.add_done_callback(self._tries.discard)
 
@@ -195,13 +220,12 @@ class Worker:
 
     # -- trying ----------------------------------------------------------------------------------------------------
 
-    async def _carry_out(self, job: Job, asked_at: float) -> None:
-        policy = self._policies[job.policy_id]
+    async def _carry_out(self, job: Job, policy: Policy, asked_at: float) -> None:
         waited_s = time.monotonic() - asked_at
         now = job.claimed_at + timedelta(seconds=waited_s)
-        death = _dead_without_try(policy, job, now)
-        if death is not None:
-            self._settle(job, None, death, NO_EXCHANGE, 0.0)
+        instead = _instead_of_a_try(policy, job, now)
+        if instead is not None:
+            self._settle(job, None, instead, NO_EXCHANGE, 0.0)
             return
         if waited_s > self._margin_s / 2:
             # The lease covers the time-out and a margin. Half the margin is gone: a try could outlive the lease.
@@ -269,6 +293,8 @@ class Worker:
         if isinstance(decision, Die):
             log.error("task_dead", **facts, reason=decision.reason.value)
         elif isinstance(decision, RetryIn):
+            if decision.delay.total_seconds() < self._poll_s:
+                self._wanted.set()  # due before the next poll would look
             due = result.next_due_at
             scheduled_in_ms = round(decision.delay.total_seconds() * 1000)
             log.warning("delivery_failure", **facts, next_retry_at=_iso(due), scheduled_in_ms=scheduled_in_ms)
@@ -311,13 +337,13 @@ class Worker:
         log.info("worker_stopped", worker=str(self.worker_id), unsettled=self._unsettled)
 
 
-def _dead_without_try(policy: Policy, job: Job, now: datetime) -> Die | None:
-    """Whether a leased task may not be tried: its retries went with a lost worker, or it is too old."""
+def _instead_of_a_try(policy: Policy, job: Job, now: datetime) -> Die | AwaitPerson | None:
+    """What follows where a leased task may not be tried: its retries went with a lost worker, or it is too old."""
     age = now - job.begun_at
     if job.lost:
         lost = Failure(Category.TIMEOUT, "The worker did not report before its lease ended.")
         decision = decide(policy, lost, failures=job.attempts, age=age, roll=0.5)
-        if isinstance(decision, Die):
+        if isinstance(decision, Die | AwaitPerson):
             return decision
     if expired(policy, age):
         return Die(Reason.EXPIRED, Category.TIMEOUT)

@@ -27,7 +27,7 @@ from redrive.store.postgres_errors import AlreadyRunning, EmbeddedError
 from redrive.store.postgres_folder import (
     DataFolder,
     FolderLock,
-    discard_stale_pid_file,
+    discard_stale_pid_files,
     live_processes,
     lock_holder,
     open_folder,
@@ -58,8 +58,8 @@ DEATH_SIGNAL = signal.SIGQUIT
 # For two cores and a small machine. Durability is not for sale: fsync and synchronous_commit stay on.
 SETTINGS: Mapping[str, str] = MappingProxyType(
     {
-        "max_connections": "100",
-        "shared_buffers": "192MB",
+        "max_connections": "200",
+        "shared_buffers": "256MB",
         "effective_cache_size": "1GB",
         "work_mem": "8MB",
         "maintenance_work_mem": "64MB",
@@ -112,7 +112,7 @@ class EmbeddedPostgres:
             with _open_log(folder.log) as log:
                 if folder.major() is None:
                     await create_cluster(folder, binaries, log.fileno())
-                discard_stale_pid_file(folder.cluster)
+                discard_stale_pid_files(folder.cluster, socket)
                 folder.private_dir(socket)
                 log_start = os.fstat(log.fileno()).st_size
                 chosen = {"wal_compression": await _wal_compression(folder, binaries), **SETTINGS, **settings}
@@ -214,10 +214,10 @@ async def _programs(folder: DataFolder) -> Binaries:
 
 
 async def _wal_compression(folder: DataFolder, binaries: Binaries) -> str:
-    """lz4 costs far less CPU than PostgreSQL's own compression, but not every build has it."""
+    """lz4 where the build has it. PostgreSQL's own compression costs more CPU than the bytes are worth."""
     asked = ["-C", "wal_compression", "-c", "wal_compression=lz4", "-D", str(folder.cluster)]
     refused = await run_program(folder, binaries, "postgres", asked, output=subprocess.DEVNULL)
-    return "on" if refused else "lz4"
+    return "off" if refused else "lz4"
 
 
 def _spawn(folder: DataFolder, binaries: Binaries, socket: Path, settings: Mapping[str, str], output: int) -> Process:

@@ -23,7 +23,7 @@ async def listen(url: str, wake: Callable[[], None]) -> None:
     while True:
         try:
             await _listen_once(url, wake)
-        except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError, TimeoutError) as error:
+        except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError) as error:
             log.warning("listen_lost", error=f"{type(error).__name__}: {error}", again_in_s=pause_s)
             await asyncio.sleep(pause_s)
             pause_s = min(pause_s * 2, RECONNECT_MOST_S)

@@ -188,18 +188,18 @@ def live_processes(cluster: Path, staging: Path) -> list[int]:
     return sorted(found)
 
 
-def discard_stale_pid_file(cluster: Path) -> None:
-    """Drop postmaster.pid when its pid is now some other program's, as after a crash of the machine.
+def discard_stale_pid_files(cluster: Path, socket: Path) -> None:
+    """Drop postmaster.pid, and the lock beside the socket, when its pid is not a server of ours.
 
-    PostgreSQL clears a stale file itself, but not when a process of the same user got that pid. Only for
-    callers that hold the lock and saw no live process of the cluster: the file also guards a dead server's
-    backends.
+    PostgreSQL clears stale files itself, but not while there is a process with that pid: some other program after a
+    crash of the machine, or the dead server as long as nobody has reaped it. Only for callers that hold the lock and
+    saw no live process of the cluster: the files also guard a dead server's backends.
     """
-    pid_file = cluster / "postmaster.pid"
-    with contextlib.suppress(FileNotFoundError, ValueError):
-        pid = int(pid_file.read_text().split("\n", 1)[0])
-        if Path(f"/proc/{pid}").exists():
-            pid_file.unlink()
+    for pid_file in (cluster / "postmaster.pid", socket / f"{SOCKET_NAME}.lock"):
+        with contextlib.suppress(FileNotFoundError, ValueError):
+            pid = int(pid_file.read_text().split("\n", 1)[0])
+            if Path(f"/proc/{pid}").exists():
+                pid_file.unlink()
 
 
 class FolderLock:

@@ -12,11 +12,12 @@ from uuid import UUID
 
 import asyncpg
 import msgspec
+import structlog
 
 from redrive.core.decide import AwaitPerson, Decision, Die, RetryIn, Succeed
 from redrive.core.fingerprint import fingerprint
 from redrive.core.outcome import Category, Failure, Success
-from redrive.core.policy import Policy
+from redrive.core.policy import Policy, PolicyError
 from redrive.core.ports import Claim, Floor, Job, NextDue, Released, Settled, Settlement
 from redrive.store.clock import Clock
 from redrive.store.db import Database, Record
@@ -25,6 +26,8 @@ _START = Floor(datetime(1970, 1, 1, tzinfo=UTC), UUID(int=0))
 _DEADLOCK_TRIES = 5
 MAX_ERROR_CHARS = 4_000
 MAX_STACK_CHARS = 16_000
+
+log = structlog.get_logger("redrive.tasks")
 
 
 class Tasks:
@@ -104,9 +107,15 @@ class Tasks:
         )
 
     async def policies(self, keys: Sequence[tuple[UUID, UUID]]) -> dict[UUID, Policy]:
-        """Policies by id, as they were when the tasks were accepted."""
+        """Policies by id, as they were when the tasks were accepted. One that cannot be read is left out, and said."""
         rows = await self._db.fetch("policies_by_id", [org for org, _ in keys], [id for _, id in keys])
-        return {row["id"]: Policy.from_spec(msgspec.json.decode(row["spec"])) for row in rows}
+        found: dict[UUID, Policy] = {}
+        for row in rows:
+            try:
+                found[row["id"]] = Policy.from_spec(msgspec.json.decode(row["spec"]))
+            except PolicyError as error:
+                log.error("policy_unreadable", policy=row["name"], policy_id=str(row["id"]), error=str(error))
+        return found
 
     async def disable_endpoint(self, org_id: UUID, endpoint_id: UUID, reason: str) -> bool:
         row = await self._db.fetchrow("disable_endpoint", self._clock.now(), org_id, endpoint_id, reason)
@@ -184,7 +193,7 @@ def _verdict(
 _WHY_NOT = {
     "exhausted": "its retries are used up, the last one lost with its worker",
     "expired": "it is older than its policy allows",
-    "permanent": "it cannot succeed",
+    "permanent": "its policy is one that this version of Redrive cannot read",
     "skipped": "a person skipped it",
 }
 

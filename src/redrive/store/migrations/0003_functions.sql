@@ -220,10 +220,11 @@ RETURNS uuid LANGUAGE sql AS $$
   SELECT redrive.hand_in($1, NULL, convert_to($2::text, 'UTF8'), $3, $4, $5, $6, $7)
 $$;
 
--- They run as the engine, whoever calls them (only an owner with CREATE on the schema can be given a function).
+-- They run as the engine, whoever calls them. Who may call them is said first: afterwards they belong to another role, and
+-- PostgreSQL would only warn. (Only an owner with CREATE on the schema can be given a function.)
+REVOKE ALL ON FUNCTION redrive.accept, redrive.hand_in FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION redrive.hand_in TO redrive_producer, redrive_app;
 GRANT CREATE ON SCHEMA redrive TO redrive_engine;
 ALTER FUNCTION redrive.accept OWNER TO redrive_engine;
 ALTER FUNCTION redrive.hand_in OWNER TO redrive_engine;
 REVOKE CREATE ON SCHEMA redrive FROM redrive_engine;
-REVOKE ALL ON FUNCTION redrive.accept, redrive.hand_in FROM PUBLIC;
-GRANT EXECUTE ON FUNCTION redrive.hand_in TO redrive_producer, redrive_app;

@@ -1,0 +1,183 @@
+"""What the store should do, in plain Python: the model that the stateful test holds the database against.
+
+Pure but for core: it asks core.decide what follows a try, and core.lifecycle what an event's tasks make of it.
+"""
+
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from uuid import UUID
+
+from redrive.core.decide import AwaitPerson, Die, Reason, RetryIn, decide
+from redrive.core.lifecycle import EventStatus, TaskState, event_status
+from redrive.core.outcome import Category, Failure
+from redrive.core.policy import Policy, retry_delay
+from redrive.core.ports import Job, Released
+from redrive.store.retry_queue import Refusal
+
+FOREVER = datetime.max.replace(tzinfo=UTC)
+TIMEOUT_S = 30.0
+WAITING, LEASED, HELD = TaskState.WAITING, TaskState.LEASED, TaskState.HELD
+SUCCEEDED, DEAD = TaskState.SUCCEEDED, TaskState.DEAD
+
+
+@dataclass(slots=True)
+class Task:
+    id: UUID
+    event_id: UUID
+    endpoint_id: UUID
+    policy: Policy
+    due: datetime
+    begun: datetime
+    state: TaskState = WAITING
+    attempts: int = 0
+    fence: int = 0
+    generation: int = 0
+    reason: str | None = None
+    letter: str | None = None
+    results: dict[int, str] = field(default_factory=dict)  # how each fence ended
+
+    def die(self, reason: str) -> None:
+        self.state, self.reason, self.letter, self.due = DEAD, reason, "open", FOREVER
+
+
+@dataclass(slots=True)
+class Model:
+    margin_s: float
+    tasks: dict[UUID, Task] = field(default_factory=dict)
+    inbox: set[UUID] = field(default_factory=set)
+    disabled: set[UUID] = field(default_factory=set)
+
+    # -- the engine ------------------------------------------------------------------------------------------------
+
+    def claim(self, now: datetime, limit: int) -> set[tuple[UUID, int, int]]:
+        """The leases that a claim must answer, as (task, fence, tries before)."""
+        due = [task for task in self.tasks.values() if task.state in (WAITING, LEASED) and task.due <= now]
+        leased = set()
+        for task in sorted(due, key=lambda task: (task.due, task.id))[:limit]:
+            if task.state is LEASED:
+                task.results[task.fence] = "lost"
+                task.attempts += 1
+            if task.endpoint_id in self.disabled:
+                task.state = HELD
+                continue
+            task.state = LEASED
+            task.fence += 1
+            task.due = now + timedelta(seconds=TIMEOUT_S + self.margin_s)
+            leased.add((task.id, task.fence, task.attempts))
+        return leased
+
+    def holds(self, job: Job) -> bool:
+        """Whether this job's lease is the current one."""
+        task = self.tasks[job.id]
+        return task.state is LEASED and task.fence == job.fence
+
+    def settled_in_time(self, job: Job) -> bool:
+        """What the store answers to a settlement that closes nothing."""
+        return self.tasks[job.id].results[job.fence] != "lost"
+
+    def verdict(self, job: Job, failure: Failure | None, now: datetime) -> RetryIn | AwaitPerson | Die | Released:
+        """What a worker decides after a failure, or without a try."""
+        task = self.tasks[job.id]
+        most = task.policy.max_retries
+        if job.lost and most is not None and job.attempts > most:
+            return Die(Reason.EXHAUSTED, Category.TIMEOUT)
+        if failure is None:
+            return Released("The worker was stopped.")
+        decision = decide(task.policy, failure, failures=job.attempts + 1, age=now - task.begun, roll=0.5)
+        assert isinstance(decision, RetryIn | AwaitPerson | Die)
+        return decision
+
+    def succeed(self, job: Job) -> None:
+        task = self.tasks[job.id]
+        task.state, task.due = SUCCEEDED, FOREVER
+        task.attempts += 1
+        task.results[job.fence] = "succeeded"
+        if task.letter == "replaying":
+            task.letter = "resolved"
+
+    def fail(self, job: Job, verdict: RetryIn | AwaitPerson | Die | Released, now: datetime, *, tried: bool) -> None:
+        task = self.tasks[job.id]
+        task.results[job.fence] = "failed" if tried else "released"
+        task.attempts += tried
+        match verdict:
+            case Die(reason=reason):
+                task.die(reason.value)
+            case RetryIn(delay=delay):
+                task.state, task.due = WAITING, now + delay
+            case AwaitPerson():
+                task.state, task.due = WAITING, FOREVER
+            case Released():
+                task.state, task.due = WAITING, now
+
+    # -- people ----------------------------------------------------------------------------------------------------
+
+    def retry_now(self, task: Task, now: datetime) -> Refusal | None:
+        if task.attempts == 0 and task.state is not DEAD:
+            return Refusal.UNKNOWN
+        if task.state is WAITING:
+            task.due = now
+            return None
+        return {LEASED: Refusal.IN_PROGRESS, HELD: Refusal.HELD}.get(task.state, Refusal.NOT_OPEN)
+
+    def skip(self, task: Task) -> Refusal | None:
+        if task.attempts == 0 and task.state not in (DEAD, SUCCEEDED):
+            return Refusal.UNKNOWN
+        if task.state in (WAITING, HELD):
+            task.die("skipped")
+            return None
+        return Refusal.IN_PROGRESS if task.state is LEASED else Refusal.NOT_OPEN
+
+    def redrive(self, task: Task, now: datetime, *, at_once: bool) -> Refusal | None:
+        if task.letter in (None, "deleted"):
+            return Refusal.UNKNOWN
+        if task.state is not DEAD:
+            return Refusal.NOT_OPEN
+        task.state, task.reason, task.letter = WAITING, None, "replaying"
+        task.generation += 1
+        task.attempts, task.begun = 1, now
+        task.due = now if at_once else now + (retry_delay(task.policy, 0, 0.5) or timedelta(0))
+        return None
+
+    def close(self, task: Task, state: str) -> Refusal | None:
+        if task.letter in (None, "deleted"):
+            return Refusal.UNKNOWN
+        if task.letter == "replaying":
+            return Refusal.IN_PROGRESS
+        if (task.letter, state) == ("resolved", "ignored"):
+            return Refusal.NOT_OPEN
+        task.letter = state
+        return None
+
+    def enable(self, endpoint_id: UUID) -> None:
+        self.disabled.discard(endpoint_id)
+        for task in self.tasks.values():
+            if task.endpoint_id == endpoint_id and task.state is HELD:
+                task.state = WAITING
+
+    # -- what should be in the database ----------------------------------------------------------------------------
+
+    def events(self) -> dict[UUID, tuple[str, int, int]]:
+        """Status, open tasks and dead tasks of every event."""
+        states: dict[UUID, list[TaskState]] = {event_id: [] for event_id in self.inbox}
+        for task in self.tasks.values():
+            states.setdefault(task.event_id, []).append(task.state)
+        return {
+            event_id: (str(event_status(mine)), sum(s in (WAITING, LEASED, HELD) for s in mine), mine.count(DEAD))
+            for event_id, mine in states.items()
+        }
+
+    def counters(self) -> dict[str, int]:
+        kept: dict[str, int] = {}
+
+        def count(name: str, n: int = 1) -> None:
+            kept[name] = kept.get(name, 0) + n
+
+        for status, _, _ in self.events().values():
+            count(f"event.{EventStatus(status).value}")
+        for task in self.tasks.values():
+            count(f"task.{task.state.value}")
+            if task.letter is not None:
+                count(f"dead.{task.letter}")
+            if task.attempts and task.state in (WAITING, LEASED, HELD):
+                count("retrying")
+        return kept

@@ -1,0 +1,304 @@
+"""Claiming: a due task is leased to one worker at a time, and a lease that ends without a report is a lost try."""
+
+import asyncio
+import json
+from collections import Counter
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from redrive.core.decide import AwaitPerson, Reason, RetryIn, Succeed
+from redrive.core.outcome import Success
+from redrive.core.ports import HTTP_QUEUE, NO_EXCHANGE, Floor, Job, Settlement
+from redrive.store.db import Database, query
+from redrive.store.orgs import new_id
+from redrive.store.tasks import Tasks
+from support.engine import MARGIN_S, START, UNAVAILABLE, Engine, ManualClock, open_engine, until
+
+LEASE_S = 30.0 + MARGIN_S  # the default policy's time-out, and the margin
+
+
+async def test_fifty_claimers_at_once_lease_each_task_exactly_once(database_url: str, clock: ManualClock) -> None:
+    async with open_engine(database_url, clock) as engine:
+        await engine.endpoint()
+        event_ids = await engine.accept_many(1000)
+        db = await Database.open(database_url, role="redrive_engine", size=50)
+        try:
+            tasks = Tasks(db, clock)
+
+            async def claimer() -> list[Job]:
+                mine: list[Job] = []
+                while jobs := await engine.claim(7, store=tasks):
+                    mine += jobs
+                return mine
+
+            claimed = [job for jobs in await asyncio.gather(*(claimer() for _ in range(50))) for job in jobs]
+        finally:
+            await db.close()
+        assert sorted(job.event_id for job in claimed) == sorted(event_ids)
+        assert {job.fence for job in claimed} == {1}
+
+
+async def test_a_lease_holds_for_the_time_out_and_a_margin(engine: Engine, clock: ManualClock) -> None:
+    await engine.endpoint("quick", timeout_s=2.0, event_types=("quick",))
+    await engine.endpoint("usual", event_types=("usual",))
+    await engine.accept("quick")
+    await engine.accept("usual")
+    leases = {job.event_type: (await engine.task(job.id))["due_at"] - clock.now() for job in await engine.claim()}
+    assert leases == {"quick": timedelta(seconds=2 + MARGIN_S), "usual": timedelta(seconds=LEASE_S)}
+    clock.advance(2 + MARGIN_S - 0.001)
+    assert await engine.claim() == []
+    clock.advance(0.001)
+    assert [job.event_type for job in await engine.claim()] == ["quick"]
+
+
+async def test_what_is_not_due_or_not_ours_to_do_is_left_alone(engine: Engine, clock: ManualClock) -> None:
+    await engine.endpoint()
+    await engine.accept("unknown", handler="nobody.knows")
+    await engine.accept("later")
+    await engine.fail(await engine.claim_one(), 60)
+    assert await engine.claim(queues=[HTTP_QUEUE, "handler:other"]) == []
+    clock.advance(60)
+    assert [job.event_type for job in await engine.claim(queues=[HTTP_QUEUE])] == ["later"]
+    assert [job.queue for job in await engine.claim(queues=["handler:nobody.knows"])] == ["handler:nobody.knows"]
+
+
+async def test_the_longest_due_are_claimed_first(engine: Engine, clock: ManualClock) -> None:
+    await engine.endpoint()
+    ids = []
+    for _ in range(6):
+        ids.append(await engine.accept())
+        clock.advance(1)
+    claimed = [job.event_id for _ in range(3) for job in await engine.claim(2)]
+    assert claimed == ids
+
+
+async def test_a_lease_that_ran_out_is_taken_over_and_counts_as_a_lost_try(engine: Engine, clock: ManualClock) -> None:
+    await engine.endpoint()
+    await engine.accept()
+    lost = await engine.claim_one(worker_id=new_id())
+    began = clock.now()
+    clock.advance(LEASE_S)
+    taken = await engine.claim_one()
+    assert (taken.id, taken.fence, taken.attempts, taken.lost) == (lost.id, 2, 1, True)
+    (attempt,) = await engine.attempts(lost.id)
+    assert (attempt["fence"], attempt["number"], attempt["result"], attempt["category"]) == (1, 1, "lost", "timeout")
+    assert (attempt["started_at"], attempt["ended_at"]) == (began, clock.now())
+    assert attempt["possible_duplicate"]
+    task = await engine.task(lost.id)
+    assert task["first_failed_at"] == task["last_failed_at"] == clock.now()
+
+
+async def test_a_worker_that_lost_its_lease_changes_nothing_and_leaves_evidence(
+    engine: Engine, clock: ManualClock
+) -> None:
+    await engine.endpoint()
+    event_id = await engine.accept()
+    slow = await engine.claim_one()
+    clock.advance(LEASE_S)
+    await engine.succeed(await engine.claim_one())
+    before = dict(await engine.task(slow.id))
+    late = await engine.kill(slow, Reason.EXHAUSTED)
+    assert not late.held_lease
+    assert dict(await engine.task(slow.id)) == before
+    assert (await engine.event(event_id))["status"] == "delivered"
+    assert await engine.letter(slow.id) is None
+    first, second = await engine.attempts(slow.id)
+    assert (first["result"], first["late_result"], first["late_at"]) == ("lost", "failed", clock.now())
+    assert (second["result"], second["late_at"]) == ("succeeded", None)
+
+
+async def test_a_task_that_kills_its_worker_each_time_dies_exhausted(engine: Engine, clock: ManualClock) -> None:
+    """max_retries = 3: four tries, each lost; the fifth lease finds no try left and is not tried."""
+    await engine.endpoint()
+    event_id = await engine.accept()
+    for _ in range(4):
+        await engine.claim_one()
+        clock.advance(LEASE_S)
+    await engine.run_until_idle()
+    task = await engine.task_of(event_id)
+    assert (task["state"], task["reason"], task["attempts"]) == ("dead", "exhausted", 4)
+    results = [attempt["result"] for attempt in await engine.attempts(task["id"])]
+    assert results == ["lost"] * 4 + ["released"]
+    letter = await engine.letter(task["id"])
+    assert letter is not None
+    assert (letter["state"], letter["category"], letter["first_failed_at"] is None) == ("open", "timeout", False)
+    assert (await engine.event(event_id))["status"] == "failed"
+
+
+async def test_tasks_of_a_disabled_endpoint_are_held_and_go_on_with_their_old_due_time(
+    engine: Engine, clock: ManualClock
+) -> None:
+    endpoint_id = await engine.endpoint()
+    event_id = await engine.accept()
+    await engine.fail(await engine.claim_one(), 5)
+    due = clock.advance(5)
+    await engine.change_endpoint(endpoint_id, disabled=True)
+    clock.advance(3600)
+    assert await engine.claim() == []
+    held = await engine.task_of(event_id)
+    assert (held["state"], held["attempts"], held["due_at"], held["fence"]) == ("held", 1, due, 1)
+    await engine.change_endpoint(endpoint_id, disabled=False)
+    waiting = await engine.task_of(event_id)
+    assert (waiting["state"], waiting["due_at"]) == ("waiting", due)
+    assert (await engine.claim_one()).fence == 2
+
+
+async def test_a_lost_lease_of_a_disabled_endpoint_is_counted_and_held(engine: Engine, clock: ManualClock) -> None:
+    endpoint_id = await engine.endpoint()
+    await engine.accept()
+    job = await engine.claim_one()
+    await engine.change_endpoint(endpoint_id, disabled=True)
+    clock.advance(LEASE_S)
+    assert await engine.claim() == []
+    task = await engine.task(job.id)
+    assert (task["state"], task["attempts"], task["fence"], task["worker_id"]) == ("held", 1, 1, None)
+    assert [attempt["result"] for attempt in await engine.attempts(job.id)] == ["lost"]
+    assert not (await engine.succeed(job)).held_lease
+
+
+async def test_a_task_claimed_while_its_endpoint_is_enabled_is_not_held_for_ever(engine: Engine) -> None:
+    """The claim has seen a disabled endpoint and not yet committed; the enabling releases what is held, and commits.
+
+    Whichever comes first, the task goes on: one of the two must see the other.
+    """
+    endpoint_id = await engine.endpoint(disabled=True)
+    event_id = await engine.accept()
+    async with engine.sql.acquire() as other:
+        claiming = other.transaction()
+        await claiming.start()
+        claim = await other.fetch(query("claim"), *_claim_arguments(engine))
+        assert [row["state"] for row in claim] == ["held"]
+        enabling = asyncio.create_task(engine.change_endpoint(endpoint_id, disabled=False))
+
+        async def enabled_or_waiting() -> bool:
+            return enabling.done() or await other.fetchval(
+                "SELECT count(*) FROM pg_locks WHERE NOT granted AND pg_backend_pid() = ANY (pg_blocking_pids(pid))"
+            )
+
+        await until(enabled_or_waiting)
+        await claiming.commit()
+        await enabling
+    assert (await engine.task_of(event_id))["state"] == "waiting"
+    assert (await engine.claim_one()).event_id == event_id
+
+
+async def test_tasks_of_a_deleted_endpoint_are_let_go_to_die_in_front_of_a_person(engine: Engine) -> None:
+    endpoint_id = await engine.endpoint(disabled=True)
+    event_id = await engine.accept()
+    assert await engine.claim() == []
+    await engine.delete_endpoint(endpoint_id)
+    await engine.run_until_idle()
+    task = await engine.task_of(event_id)
+    assert (task["state"], task["reason"]) == ("dead", "permanent")
+    letter = await engine.letter(task["id"])
+    assert letter is not None
+    assert letter["error_message"] == "The endpoint 'hook' was deleted."
+
+
+async def test_a_queue_with_a_backlog_does_not_starve_the_others(engine: Engine) -> None:
+    await engine.endpoint()
+    await engine.accept_many(40)
+    for name in ("a", "b"):
+        await engine.accept(name, handler=name)
+    claim = await engine.tasks.claim(
+        queues=[HTTP_QUEUE, "handler:a", "handler:b"], floors={}, limit=9, worker_id=new_id(), margin_s=MARGIN_S
+    )
+    assert Counter(job.queue for job in claim.jobs) == {HTTP_QUEUE: 3, "handler:a": 1, "handler:b": 1}
+    assert set(claim.ends) == {HTTP_QUEUE}
+
+
+async def test_a_claim_begins_behind_its_floor_and_answers_the_next_one(engine: Engine, clock: ManualClock) -> None:
+    await engine.endpoint()
+    for _ in range(4):
+        await engine.accept()
+        clock.advance(1)
+    first = await engine.tasks.claim(queues=[HTTP_QUEUE], floors={}, limit=2, worker_id=new_id(), margin_s=MARGIN_S)
+    floor = first.ends[HTTP_QUEUE]
+    # Rows settled since would still be in the index: here the first two are simply due again.
+    for job in first.jobs:
+        await engine.settle(job, UNAVAILABLE, RetryIn(timedelta(seconds=-60)))
+    rest = await engine.tasks.claim(
+        queues=[HTTP_QUEUE], floors={HTTP_QUEUE: floor}, limit=10, worker_id=new_id(), margin_s=MARGIN_S
+    )
+    behind = rest.jobs
+    assert dict(rest.ends) == {}  # nothing more there
+    assert len(behind) == 2
+    assert {job.id for job in behind}.isdisjoint(job.id for job in first.jobs)
+    assert len(await engine.claim(10)) == 2  # without a floor they are found
+
+
+async def test_stepping_over_ten_thousand_settled_rows_costs_a_floor_nothing(
+    database_url: str, clock: ManualClock
+) -> None:
+    """While somebody holds a snapshot open, vacuum may not remove the index entries of what was settled."""
+    async with open_engine(database_url, clock) as engine, engine.sql.acquire() as onlooker:
+        await engine.endpoint()
+        snapshot = onlooker.transaction(isolation="repeatable_read")
+        await snapshot.start()
+        await onlooker.fetchval("SELECT count(*) FROM redrive.task")
+        await engine.accept_many(10_000)
+        floor = Floor(clock.now(), UUID(int=0))
+        for _ in range(10):
+            claim = await engine.tasks.claim(
+                queues=[HTTP_QUEUE], floors={HTTP_QUEUE: floor}, limit=1000, worker_id=new_id(), margin_s=MARGIN_S
+            )
+            floor = claim.ends[HTTP_QUEUE]
+            await engine.tasks.settle([Settlement(job, Success(), Succeed(), NO_EXCHANGE, 0.1) for job in claim.jobs])
+        clock.advance(1)
+        await engine.accept()
+        from_the_start = await _buffers_of_claim(engine, None)
+        behind_the_floor = await _buffers_of_claim(engine, floor)
+        await snapshot.rollback()
+    assert behind_the_floor * 5 < from_the_start, (behind_the_floor, from_the_start)
+
+
+@pytest.mark.parametrize("queues", [[], ["handler:none"]])
+async def test_a_claim_of_nothing_answers_nothing(engine: Engine, queues: list[str]) -> None:
+    await engine.endpoint()
+    await engine.accept()
+    claim = await engine.tasks.claim(queues=queues, floors={}, limit=10, worker_id=new_id(), margin_s=MARGIN_S)
+    assert (claim.jobs, claim.held, dict(claim.ends)) == ([], 0, {})
+
+
+async def test_the_next_due_time_is_the_soonest_in_the_future_and_never_that_of_a_person(
+    engine: Engine, clock: ManualClock
+) -> None:
+    await engine.endpoint("manual", policy="manual", event_types=("manual",))
+    await engine.endpoint("usual", event_types=("usual",))
+    await engine.accept("manual")
+    await engine.settle(await engine.claim_one(), UNAVAILABLE, AwaitPerson())
+    assert (await engine.tasks.next_due([HTTP_QUEUE])).due_at is None
+    await engine.accept("usual")
+    await engine.fail(await engine.claim_one(), 30)
+    upcoming = await engine.tasks.next_due([HTTP_QUEUE])
+    assert upcoming.due_at == upcoming.now + timedelta(seconds=30) == clock.now() + timedelta(seconds=30)
+
+
+def _claim_arguments(engine: Engine, floor: Floor | None = None) -> tuple[object, ...]:
+    begin = floor or Floor(START, UUID(int=0))
+    return engine.clock.now(), [HTTP_QUEUE], [begin.due_at], [begin.task_id], 400, new_id(), MARGIN_S, 400
+
+
+async def _buffers_of_claim(engine: Engine, floor: Floor | None) -> int:
+    """Pages touched by the claim's search for due rows. The claim itself is undone."""
+    async with engine.sql.acquire() as connection:
+        trial = connection.transaction()
+        await trial.start()
+        await connection.execute("SET LOCAL enable_seqscan = off")
+        text = await connection.fetchval(
+            "EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) " + query("claim"), *_claim_arguments(engine, floor)
+        )
+        await trial.rollback()
+    (plan,) = json.loads(text)
+    search = next(node for node in _nodes(plan["Plan"]) if node.get("Subplan Name") == "CTE due")
+    return int(search["Shared Hit Blocks"]) + int(search["Shared Read Blocks"])
+
+
+def _nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    yield plan
+    for child in plan.get("Plans", []):
+        yield from _nodes(child)

@@ -1,0 +1,113 @@
+"""Counters are kept on write: they equal what is there, and keeping them makes nobody wait for anybody."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from uuid import UUID
+
+import asyncpg
+
+from redrive.store.counters import count_of, counts
+from redrive.store.db import query
+from redrive.store.orgs import new_id
+from support.engine import MARGIN_S, Connection, Engine, ManualClock
+
+SHARDS = 64
+LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
+ENQUEUE = "SELECT redrive.enqueue('edi.orders', '{}')"
+BRUTE_FORCE = """
+  SELECT 'event.' || status, count(*) FROM redrive.event WHERE org_id = $1 GROUP BY 1
+  UNION ALL SELECT 'task.' || state, count(*) FROM redrive.task WHERE org_id = $1 GROUP BY 1
+  UNION ALL SELECT 'dead.' || state, count(*) FROM redrive.dead_letter WHERE org_id = $1 GROUP BY 1
+  UNION ALL SELECT 'retrying', count(*) FROM redrive.task
+    WHERE org_id = $1 AND attempts > 0 AND state IN ('waiting', 'leased', 'held')"""
+
+
+async def test_counters_equal_what_is_there(engine: Engine, clock: ManualClock) -> None:
+    await engine.endpoint("a")
+    off = await engine.endpoint("b", disabled=True)
+    other = await engine.org("other")
+    await engine.accept_many(5)
+    await engine.accept_many(3, org_id=other)
+    jobs = await engine.claim()
+    await engine.succeed(jobs[0])
+    await engine.fail(jobs[1])
+    await engine.kill(jobs[2])
+    await engine.kill(jobs[3])
+    await engine.redrive(jobs[3].id)
+    await engine.change_endpoint(off, disabled=False)
+    for org_id in (engine.org_id, other):
+        expected = await engine.counts(BRUTE_FORCE, org_id)
+        async with engine.app.tenant(org_id) as session:
+            kept = await counts(session)
+            assert await count_of(session, "event.queued") == expected.get("event.queued", 0)
+        assert {name: n for name, n in kept.items() if n} == {name: n for name, n in expected.items() if n}
+
+
+async def test_a_transaction_left_open_after_an_enqueue_holds_nobody_up(engine: Engine) -> None:
+    """The caller's own transaction may stay open for minutes; claims and others go on, whichever shard they use."""
+    async with _same_shard(engine) as (idle, busy):
+        open_transaction = idle.transaction()
+        await open_transaction.start()
+        await idle.execute(ENQUEUE)
+        await busy.execute("SET lock_timeout = '3s'")
+        await busy.execute(ENQUEUE)
+        claimed = await busy.fetch(query("claim"), *_claim("handler:edi.orders"))
+        assert len(claimed) == 1
+        await open_transaction.commit()
+    assert await engine.sql.fetchval("SELECT sum(n) FROM redrive.counter WHERE name LIKE 'task.%'") == 2
+
+
+async def test_two_sessions_that_count_in_another_order_never_wait_in_a_ring(engine: Engine) -> None:
+    """Accepting counts the event, then its tasks; settling the tasks, then their events."""
+    await engine.endpoint()
+    async with _same_shard(engine) as (accepting, settling):
+        ours, theirs = accepting.transaction(), settling.transaction()
+        await ours.start()
+        await theirs.start()
+        await accepting.execute("SET LOCAL lock_timeout = '3s'")
+        await settling.execute("SET LOCAL lock_timeout = '3s'")
+        await accepting.execute("SELECT redrive.tally(ARRAY[$1::uuid], '{event.queued}', '{1}')", engine.org_id)
+        await settling.execute("SELECT redrive.tally(ARRAY[$1::uuid], '{task.waiting}', '{1}')", engine.org_id)
+        await accepting.execute("SELECT redrive.tally(ARRAY[$1::uuid], '{task.waiting}', '{1}')", engine.org_id)
+        await settling.execute("SELECT redrive.tally(ARRAY[$1::uuid], '{event.queued}', '{1}')", engine.org_id)
+        await ours.commit()
+        await theirs.commit()
+    kept = await engine.counts("SELECT name, sum(n) FROM redrive.counter GROUP BY 1")
+    assert kept == {"event.queued": 2, "task.waiting": 2}
+
+
+async def test_more_sessions_than_shards_still_count_right(engine: Engine) -> None:
+    connections = [await _connect(engine) for _ in range(SHARDS + 6)]
+    try:
+        for _ in range(2):
+            await asyncio.gather(*(connection.execute(ENQUEUE) for connection in connections))
+    finally:
+        await asyncio.gather(*(connection.close() for connection in connections))
+    assert await engine.sql.fetchval("SELECT sum(n) FROM redrive.counter WHERE name = 'task.waiting'") == 140
+    assert await engine.sql.fetchval("SELECT count(DISTINCT shard) FROM redrive.counter") <= SHARDS
+
+
+@asynccontextmanager
+async def _same_shard(engine: Engine) -> AsyncIterator[tuple[Connection, Connection]]:
+    """Two sessions that would count in the same shard."""
+    connections = [await _connect(engine)]
+    try:
+        first = connections[0].get_server_pid() % SHARDS
+        while len(connections) < 2 or connections[-1].get_server_pid() % SHARDS != first:
+            assert len(connections) < 2 * SHARDS
+            connections.append(await _connect(engine))
+            if len(connections) > 2:
+                await connections.pop(1).close()
+        yield connections[0], connections[1]
+    finally:
+        await asyncio.gather(*(connection.close() for connection in connections))
+
+
+async def _connect(engine: Engine) -> Connection:
+    return await asyncpg.connect(engine.url, server_settings={"role": "redrive_engine"})
+
+
+def _claim(queue: str) -> tuple[object, ...]:
+    return None, [queue], [LONG_AGO], [UUID(int=0)], 10, new_id(), MARGIN_S, 10

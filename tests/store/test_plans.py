@@ -1,0 +1,248 @@
+"""Hot queries look rows up by index, with twenty thousand tasks as on the first day, when nothing was ever analysed.
+
+The plans are those of the connections as they are opened: same role, same settings, row-level security and all.
+"""
+
+import json
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from itertools import count
+from typing import Any
+from uuid import UUID
+
+import asyncpg
+import pytest
+import pytest_asyncio
+
+from conftest import database_of
+from redrive.core.decide import Die, Reason, RetryIn, Succeed
+from redrive.core.outcome import Category, Success
+from redrive.core.ports import HTTP_QUEUE, NO_EXCHANGE, Settlement
+from redrive.store.db import query
+from redrive.store.dead_letters import DeadLetterFilter
+from redrive.store.embedded import EmbeddedPostgres
+from redrive.store.orgs import new_id
+from support.engine import MARGIN_S, START, UNAVAILABLE, Engine, ManualClock, open_engine
+
+FULL = "plans_full"
+EMPTY = "plans_empty"
+TASKS = 20_000
+MINUTE = timedelta(minutes=1)
+_numbers = count()
+HOT = {"task", "event", "attempt", "payload", "dead_letter"}
+Arguments = tuple[object, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A query, its arguments, and the index that must serve it where the choice matters."""
+
+    name: str
+    arguments: Callable[["Facts"], Arguments]
+    index: str | None = None
+    sorts: bool = True  # False: the index gives the order, however much there is
+
+    def __str__(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    engine: Engine
+    now: datetime
+    task_id: UUID
+    event_id: UUID
+
+
+def _claim(facts: Facts) -> Arguments:
+    return facts.now, [HTTP_QUEUE], [START], [UUID(int=0)], 400, new_id(), MARGIN_S, 400
+
+
+def _succeeded(facts: Facts) -> Arguments:
+    tasks = [new_id() for _ in range(50)]
+    none = [None] * 50
+    return (
+        facts.now,
+        [facts.engine.org_id] * 50,
+        tasks,
+        [1] * 50,
+        [0.1] * 50,
+        none,
+        none,
+        none,
+        none,
+        none,
+        [False] * 50,
+    )
+
+
+def _failed(facts: Facts) -> Arguments:
+    n, none = 50, [None] * 50
+    tasks = [new_id() for _ in range(n)]
+    columns = (["die"] * n, [1] * n, none, ["exhausted"] * n, ["timeout"] * n, ["f"] * n, ["e"] * n, none, [0.1] * n)
+    rest = (none, none, none, none, none, [False] * n, [False] * n)
+    return facts.now, [facts.engine.org_id] * n, tasks, [1] * n, *columns, *rest
+
+
+def _late(facts: Facts) -> Arguments:
+    return facts.now, [facts.engine.org_id], [facts.task_id], [1], ["failed"], [None], [None]
+
+
+ENGINE = [
+    Case("claim", _claim, "task_due", sorts=False),
+    Case("next_due", lambda facts: (facts.now, [HTTP_QUEUE]), "task_due"),
+    Case("settle_succeeded", _succeeded, "task_pkey"),
+    Case("settle_failed", _failed, "task_pkey"),
+    Case("late_result", _late, "attempt_pkey"),
+]
+
+
+def _queue(**chosen: object) -> Callable[[Facts], Arguments]:
+    names = ("status", "event_type", "external_system", "endpoint_id")
+    return lambda facts: (facts.engine.org_id, *(chosen.get(name) for name in names), None, None, 51)
+
+
+def _letters(**chosen: Any) -> Callable[[Facts], Arguments]:
+    return lambda facts: (facts.engine.org_id, *DeadLetterFilter(**chosen).columns, None, None, 51)
+
+
+def _events(status: str | None) -> Callable[[Facts], Arguments]:
+    return lambda facts: (facts.engine.org_id, status, None, None, None, 51)
+
+
+def _by_task(facts: Facts) -> Arguments:
+    return facts.engine.org_id, facts.task_id
+
+
+def _by_event(facts: Facts) -> Arguments:
+    return facts.engine.org_id, facts.event_id
+
+
+APP = [
+    Case("list_retry_queue", _queue(), "task_retrying", sorts=False),
+    Case("list_retry_queue", _queue(status="in_progress"), "task_retrying"),
+    Case("list_retry_queue", _queue(event_type="rare")),
+    Case("list_retry_queue", _queue(external_system="rare")),
+    Case("list_retry_queue", _queue(endpoint_id=new_id())),
+    Case("list_dead_letters", _letters(), "dead_letter_by_age", sorts=False),
+    Case("list_dead_letters", _letters(event_type="rare"), "dead_letter_by_type"),
+    Case("list_dead_letters", _letters(endpoint_id=new_id()), "dead_letter_by_endpoint"),
+    Case("list_dead_letters", _letters(fingerprint="rare"), "dead_letter_by_cause"),
+    Case("list_dead_letters", _letters(kind="handler")),
+    Case("list_dead_letters", _letters(external_system="rare")),
+    Case("list_dead_letters", _letters(reason="skipped")),
+    Case("list_dead_letters", _letters(category="timeout")),
+    Case("list_dead_letters", _letters(since=START)),
+    Case("list_dead_letters", _letters(until=START)),
+    Case("list_dead_letters", _letters(q="gone")),
+    Case("get_dead_letter", _by_task),
+    Case("get_entry", _by_task, "task_pkey"),
+    Case("get_log", _by_task, "task_pkey"),
+    Case("list_task_attempts", _by_task),
+    Case("get_event", _by_event, "event_pkey"),
+    Case("get_event_status", _by_event, "task_of_event"),
+    Case("list_event_attempts", _by_event, "task_of_event"),
+    Case("list_events", _events(None), "event_by_age", sorts=False),
+    Case("list_events", _events("received"), "event_by_status", sorts=False),
+    Case("list_events", _events("queued"), "event_by_status", sorts=False),
+    Case("list_events", _events("failed"), "event_by_status", sorts=False),
+    Case("list_events", _events("delivered"), "event_by_age", sorts=False),
+]
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def databases(postgres: EmbeddedPostgres, template_database: str) -> AsyncIterator[Mapping[str, Facts]]:
+    async with AsyncExitStack() as stack:
+        facts: dict[str, Facts] = {}
+        for name in (EMPTY, FULL):
+            await _as_superuser(postgres, None, f"CREATE DATABASE {name} TEMPLATE {template_database} OWNER redrive")
+            clock = ManualClock()
+            engine = await stack.enter_async_context(open_engine(database_of(postgres.url, name), clock))
+            facts[name] = Facts(engine, clock.now(), new_id(), new_id())
+            if name == FULL:
+                facts[name] = await _fill(engine, clock)
+                await _as_superuser(postgres, name, "ANALYZE")
+        yield facts
+
+
+@pytest.mark.parametrize("case", ENGINE, ids=str)
+@pytest.mark.parametrize("name", [EMPTY, FULL])
+async def test_the_engine_s_queries_use_their_index(databases: Mapping[str, Facts], name: str, case: Case) -> None:
+    facts = databases[name]
+    async with facts.engine.db.transaction() as session:
+        plan = await _plan(session._connection, case, facts)
+    _judge(case, plan, full=name == FULL)
+
+
+@pytest.mark.parametrize("case", APP, ids=str)
+@pytest.mark.parametrize("name", [EMPTY, FULL])
+async def test_the_lists_of_people_use_their_index(databases: Mapping[str, Facts], name: str, case: Case) -> None:
+    facts = databases[name]
+    async with facts.engine.app.tenant(facts.engine.org_id) as session:
+        plan = await _plan(session._connection, case, facts)
+    _judge(case, plan, full=name == FULL)
+
+
+def _judge(case: Case, plan: list[dict[str, Any]], *, full: bool) -> None:
+    scanned = {node["Relation Name"] for node in plan if node["Node Type"] == "Seq Scan"}
+    assert not scanned & HOT, f"{case.name} reads all of {scanned & HOT}"
+    if full:
+        used = {node["Index Name"] for node in plan if "Index Name" in node}
+        assert case.index is None or case.index in used, f"{case.name} uses {used}"
+        sorted_rows = [node["Plan Rows"] for node in plan if node["Node Type"] == "Sort"]
+        assert case.sorts or all(rows <= 1000 for rows in sorted_rows), f"{case.name} sorts {sorted_rows} rows"
+
+
+async def _plan(connection: Any, case: Case, facts: Facts) -> list[dict[str, Any]]:
+    """Every node of the plan that the server makes for a prepared statement under this session's settings."""
+    name = f"hot_{next(_numbers)}"
+    await connection.execute(f"PREPARE {name} AS {query(case.name)}")
+    arguments = ", ".join(map(_literal, case.arguments(facts)))
+    (explained,) = json.loads(await connection.fetchval(f"EXPLAIN (FORMAT JSON) EXECUTE {name}({arguments})"))
+    return list(_nodes(explained["Plan"]))
+
+
+def _nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    yield plan
+    for child in plan.get("Plans", []):
+        yield from _nodes(child)
+
+
+def _literal(value: object) -> str:
+    if value is None:
+        return "NULL"
+    if isinstance(value, list):
+        return "'{" + ",".join("NULL" if item is None else f'"{item}"' for item in value) + "}'"
+    return "'" + str(value).replace("'", "''") + "'"
+
+
+async def _fill(engine: Engine, clock: ManualClock) -> Facts:
+    """Every state in numbers: most have succeeded, thousands wait, thousands are dead."""
+    await engine.endpoint()
+    for _ in range(TASKS // 1000):
+        await engine.accept_many(1000)
+        clock.advance(1)
+    decisions = [Succeed()] * 6 + [RetryIn(MINUTE)] * 2 + [Die(Reason.EXHAUSTED, Category.SERVER_ERROR)] * 2
+    for _ in range(15):
+        jobs = await engine.claim(1000)
+        batch = []
+        for n, job in enumerate(jobs[:980]):
+            decision = decisions[n % len(decisions)]
+            outcome = Success(200) if isinstance(decision, Succeed) else UNAVAILABLE
+            batch.append(Settlement(job, outcome, decision, NO_EXCHANGE, 0.1))
+        await engine.tasks.settle(batch)
+    await engine.accept_many(500, event_type="for nobody", handler="absent")
+    row = await engine.sql.fetchrow("SELECT id, event_id FROM redrive.task WHERE state = 'dead' LIMIT 1")
+    assert row is not None
+    return Facts(engine, clock.now(), row["id"], row["event_id"])
+
+
+async def _as_superuser(postgres: EmbeddedPostgres, database: str | None, statement: str) -> None:
+    url = database_of(postgres.superuser_url, database) if database else postgres.superuser_url
+    connection = await asyncpg.connect(url)
+    try:
+        await connection.execute(statement)
+    finally:
+        await connection.close()

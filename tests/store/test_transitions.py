@@ -1,0 +1,150 @@
+"""The database refuses what the lifecycle does not know, whoever writes: core's lists and the triggers are the same."""
+
+from collections.abc import Mapping
+from itertools import product
+from typing import Any
+from uuid import UUID
+
+import asyncpg
+import pytest
+
+from redrive.core.lifecycle import (
+    DEAD_LETTER_TRANSITIONS,
+    EVENT_TRANSITIONS,
+    TRANSITIONS,
+    DeadLetterState,
+    EventStatus,
+    TaskState,
+)
+from redrive.store.orgs import new_id
+from support.engine import Engine
+
+# The columns that a state needs beside itself, so that only the transition is judged.
+_TASK = """UPDATE redrive.task SET state = $2, reason = CASE WHEN $2 = 'dead' THEN 'permanent' END,
+  worker_id = CASE WHEN $2 = 'leased' THEN id END, fence = fence + 1, generation = generation + 1 WHERE id = $1"""
+_EVENT = """UPDATE redrive.event SET status = $2, open_tasks = CASE WHEN $2 = 'queued' THEN 1 ELSE 0 END,
+  dead_tasks = CASE WHEN $2 = 'failed' THEN 1 ELSE 0 END WHERE id = $1"""
+_LETTER = "UPDATE redrive.dead_letter SET state = $2 WHERE task_id = $1"
+
+
+async def test_tasks_move_as_the_lifecycle_says_and_in_no_other_way(engine: Engine) -> None:
+    made: dict[TaskState, UUID] = {}
+    for state in (*set(TaskState) - {TaskState.WAITING}, TaskState.WAITING):  # a claim takes whatever waits
+        made[state] = (await engine.task_of(await _in_state(engine, state)))["id"]
+    allowed = await _tried(engine, _TASK, made)
+    # A lease that ran out and is taken over; the other states may be written again without moving.
+    stays = {(state, state) for state in TaskState}
+    assert allowed - stays == {(a.value, b.value) for a, b in TRANSITIONS} - stays
+    assert ("leased", "leased") in allowed
+
+
+async def test_nothing_leaves_succeeded(engine: Engine) -> None:
+    event_id = await _in_state(engine, TaskState.SUCCEEDED)
+    task_id = (await engine.task_of(event_id))["id"]
+    for state in set(TaskState) - {TaskState.SUCCEEDED}:
+        with pytest.raises(asyncpg.CheckViolationError, match="illegal transition of task"):
+            await engine.sql.execute(_TASK, task_id, state.value)
+
+
+async def test_events_move_as_the_lifecycle_says_and_in_no_other_way(engine: Engine) -> None:
+    made: dict[EventStatus, UUID] = {}
+    for status in EventStatus:
+        made[status] = new_id()
+        await engine.sql.execute(
+            "INSERT INTO redrive.event"
+            " (org_id, id, event_type, status, open_tasks, dead_tasks, occurred_at, received_at)"
+            " VALUES ($1, $2, 'a', $3, $4, $5, now(), now())",
+            engine.org_id,
+            made[status],
+            status.value,
+            1 if status is EventStatus.QUEUED else 0,
+            1 if status is EventStatus.FAILED else 0,
+        )
+    allowed = await _tried(engine, _EVENT, made)
+    assert {(a, b) for a, b in allowed if a != b} == {(a.value, b.value) for a, b in EVENT_TRANSITIONS}
+
+
+async def test_dead_letters_move_as_the_lifecycle_says_and_in_no_other_way(engine: Engine) -> None:
+    made: dict[DeadLetterState, UUID] = {}
+    for state in DeadLetterState:
+        made[state] = (await engine.task_of(await _in_state(engine, TaskState.DEAD)))["id"]
+        await engine.sql.execute(_LETTER, made[state], state.value)
+    allowed = await _tried(engine, _LETTER, made)
+    assert {(a, b) for a, b in allowed if a != b} == {(a.value, b.value) for a, b in DEAD_LETTER_TRANSITIONS}
+
+
+async def test_a_fence_never_goes_back_and_a_new_lease_raises_it(engine: Engine) -> None:
+    await engine.endpoint()
+    await engine.accept()
+    job = await engine.claim_one()
+    for statement in (
+        "UPDATE redrive.task SET fence = fence - 1 WHERE id = $1",
+        "UPDATE redrive.task SET due_at = due_at + interval '1 hour' WHERE id = $1",  # a lease prolonged by nobody
+    ):
+        with pytest.raises(asyncpg.CheckViolationError, match="illegal transition of task"):
+            await engine.sql.execute(statement, job.id)
+    await engine.fail(job)
+    with pytest.raises(asyncpg.CheckViolationError):
+        await engine.sql.execute("UPDATE redrive.task SET state = 'leased', worker_id = id WHERE id = $1", job.id)
+    assert (await engine.task(job.id))["fence"] == 1
+
+
+async def test_a_dead_task_lives_again_only_as_a_new_generation(engine: Engine) -> None:
+    task_id = (await engine.task_of(await _in_state(engine, TaskState.DEAD)))["id"]
+    with pytest.raises(asyncpg.CheckViolationError):
+        await engine.sql.execute("UPDATE redrive.task SET state = 'waiting', reason = NULL WHERE id = $1", task_id)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "reason = 'skipped'",  # only the dead have a reason
+        "worker_id = id",  # only a lease has a worker
+        "attempts = -1",
+        "state = 'asleep'",
+    ],
+)
+async def test_a_row_that_contradicts_itself_is_refused(engine: Engine, change: str) -> None:
+    await engine.endpoint()
+    await engine.accept()
+    with pytest.raises(asyncpg.CheckViolationError):
+        await engine.sql.execute(f"UPDATE redrive.task SET {change}")
+
+
+async def _tried(engine: Engine, update: str, made: Mapping[Any, UUID]) -> set[tuple[str, str]]:
+    """Every pair of states that the database lets pass."""
+    async with engine.sql.acquire() as connection:
+        return {
+            (str(before), str(after))
+            for (before, row_id), after in product(made.items(), made)
+            if await _passes(connection, update, row_id, str(after))
+        }
+
+
+async def _passes(connection: Any, update: str, row_id: UUID, state: str) -> bool:
+    """Whether the update is allowed. It is tried and undone."""
+    trial = connection.transaction()
+    await trial.start()
+    try:
+        return bool(await connection.execute(update, row_id, state) == "UPDATE 1")
+    except asyncpg.CheckViolationError:
+        return False
+    finally:
+        await trial.rollback()
+
+
+async def _in_state(engine: Engine, state: TaskState) -> UUID:
+    """An event whose one task came into this state in the ordinary way."""
+    endpoint_id = await engine.endpoint(f"hook-{new_id()}")
+    event_id = await engine.accept(endpoint_id=endpoint_id)
+    if state is TaskState.HELD:
+        await engine.change_endpoint(endpoint_id, disabled=True)
+        assert await engine.claim() == []
+    elif state is not TaskState.WAITING:
+        job = await engine.claim_one()
+        if state is TaskState.SUCCEEDED:
+            await engine.succeed(job)
+        elif state is TaskState.DEAD:
+            await engine.kill(job)
+    assert (await engine.task_of(event_id))["state"] == state.value
+    return event_id
