@@ -10,8 +10,9 @@ ARGS    ?=
 serve: install
 	@exec $(BIN)/redrive serve $(ARGS)
 
+# Two at a time, a file to each: most of a test's time is spent waiting for processes.
 test: check
-	@exec $(BIN)/pytest $(ARGS)
+	@exec $(BIN)/pytest -n 2 --dist loadfile $(ARGS)
 
 check: install
 	$(BIN)/ruff format --check .

@@ -44,7 +44,7 @@ def story_of(
     for row in tries:
         story += _of_try(row)
     for row in tasks:
-        story += _deaths(row, [a_try for a_try in tries if a_try["task_id"] == row["id"]])
+        story += _of_letter(row, [a_try for a_try in tries if a_try["task_id"] == row["id"]])
     for row in deeds:
         by = {"by": row["actor"], "because": row["because"]}
         story.append(Happening(row["at"], _DEEDS.get(row["action"], row["action"]), row["subject_id"], by))
@@ -81,8 +81,8 @@ def _of_try(row: Record) -> list[Happening]:
     return story
 
 
-def _deaths(task: Record, tries: Sequence[Record]) -> list[Happening]:
-    """The last death as its letter tells it; those before it ended their generations."""
+def _of_letter(task: Record, tries: Sequence[Record]) -> list[Happening]:
+    """Deaths, and the success of a redrive that resolved the letter. Deaths before the last ended their generations."""
     story = [
         Happening(max(ends), "died", task["id"], {"generation": generation})
         for generation in range(task["generation"])
@@ -96,6 +96,8 @@ def _deaths(task: Record, tries: Sequence[Record]) -> list[Happening]:
             "fingerprint": task["fingerprint"],
         }
         story.append(Happening(task["failed_at"], "died", task["id"], facts))
+    if task["state"] == TaskState.SUCCEEDED and task["closed_at"] is not None:
+        story.append(Happening(task["closed_at"], "resolved", task["id"], {"by": task["closed_by"]}))
     return story
 
 
