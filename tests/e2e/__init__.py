@@ -1,0 +1,1 @@
+"""Redrive as its users meet it: real processes, real HTTP, a real database."""

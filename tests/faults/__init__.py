@@ -1,0 +1,1 @@
+"""What Redrive must live through: kills, pauses, cuts, lies and shortages."""
