@@ -7,6 +7,7 @@ waits for it, its slots stay taken, and so the worker stops claiming.
 import asyncio
 from collections import deque
 from collections.abc import Callable
+from uuid import UUID
 
 import structlog
 
@@ -21,8 +22,9 @@ log = structlog.get_logger("redrive.settler")
 
 
 class Settler:
-    def __init__(self, store: TaskStore, on_settled: Callable[[list[Settled]], None]) -> None:
+    def __init__(self, store: TaskStore, worker_id: UUID, on_settled: Callable[[list[Settled]], None]) -> None:
         self._store = store
+        self._worker_id = worker_id
         self._on_settled = on_settled
         self._waiting: deque[Settlement] = deque()
         self._filled = asyncio.Event()
@@ -59,7 +61,7 @@ class Settler:
         pause_s = RETRY_FIRST_S
         while True:
             try:
-                return await self._store.settle(batch)
+                return await self._store.settle(batch, self._worker_id)
             except Exception as error:  # noqa: BLE001 - whatever it is, the results must not be dropped
                 log.warning(
                     "settle_failed", error=f"{type(error).__name__}: {error}", tasks=len(batch), again_in_s=pause_s

@@ -18,7 +18,7 @@ STOP_GRACE_S = 8.0  # of the 10 s that stopping may take in all
 STOP_TOTAL_S = 9.5
 MIN_POSTGRES_STOP_S = 1.0
 FIRST_BACKOFF_S = 0.1
-MAX_BACKOFF_S = 30.0
+MAX_BACKOFF_S = 5.0
 STABLE_AFTER_S = 30.0
 
 

@@ -78,7 +78,7 @@ class Worker:
         self._trying = 0  # deliveries in flight
         self._unsettled = 0  # those, and results on their way to the database
         self._tries: set[asyncio.Task[None]] = set()
-        self._settler = Settler(store, self._note_settled)
+        self._settler = Settler(store, worker_id, self._note_settled)
         self._followups: set[asyncio.Task[None]] = set()
 
     # -- running ---------------------------------------------------------------------------------------------------

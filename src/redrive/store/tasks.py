@@ -67,26 +67,26 @@ class Tasks:
         assert row is not None
         return NextDue(now=row["now"], due_at=row["due_at"])
 
-    async def settle(self, settlements: Sequence[Settlement]) -> list[Settled]:
+    async def settle(self, settlements: Sequence[Settlement], worker_id: UUID | None = None) -> list[Settled]:
         """Write decisions. Batches that wait for each other's events are broken up by the server: try again."""
         for tries_left in reversed(range(_DEADLOCK_TRIES)):
             try:
-                return await self._settle(settlements)
+                return await self._settle(settlements, worker_id)
             except (asyncpg.DeadlockDetectedError, asyncpg.SerializationError):
                 if not tries_left:
                     raise
                 await asyncio.sleep(0)
         raise AssertionError("unreachable")
 
-    async def _settle(self, settlements: Sequence[Settlement]) -> list[Settled]:
+    async def _settle(self, settlements: Sequence[Settlement], worker_id: UUID | None) -> list[Settled]:
         succeeded = [s for s in settlements if isinstance(s.decision, Succeed)]
         failed = [s for s in settlements if not isinstance(s.decision, Succeed)]
         closed: dict[tuple[UUID, int], datetime | None] = {}
         if succeeded:
-            rows = await self._db.fetch("settle_succeeded", self._clock.now(), *_success_columns(succeeded))
+            rows = await self._db.fetch("settle_succeeded", self._clock.now(), *_success_columns(succeeded), worker_id)
             closed.update(((row["id"], row["fence"]), None) for row in rows)
         if failed:
-            rows = await self._db.fetch("settle_failed", self._clock.now(), *_failure_columns(failed))
+            rows = await self._db.fetch("settle_failed", self._clock.now(), *_failure_columns(failed), worker_id)
             closed.update(((row["id"], row["fence"]), row["due_at"]) for row in rows)
         if len(closed) < len(settlements):
             rows = await self._keep_late([s for s in settlements if (s.job.id, s.job.fence) not in closed])

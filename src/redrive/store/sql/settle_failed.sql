@@ -1,6 +1,6 @@
 -- settle_failed: close leases whose try failed, was given back, or may not be made. Where the fence moved on, nothing
 -- changes and no row comes back. $1 now, then one array each; `verdict` is retry | await | die | release.
--- released: no try was made, so nothing is counted. await: only a person retries (due at infinity).
+-- The last one is the worker. released: no try was made, so nothing is counted. await: only a person retries (due at infinity).
 WITH clock AS MATERIALIZED (
   SELECT coalesce($1::timestamptz, clock_timestamp()) AS now),
 closed AS (
@@ -24,10 +24,10 @@ closed AS (
             r.status_code, r.url, r.request_headers, r.response_headers, r.response_body, r.truncated,
             r.possible_duplicate),
 tried AS (
-  INSERT INTO redrive.attempt (org_id, task_id, fence, generation, number, result, started_at, ended_at, status_code,
-                               category, possible_duplicate, truncated, error_message, error_stack, url,
+  INSERT INTO redrive.attempt (org_id, task_id, fence, generation, number, result, worker_id, started_at, ended_at,
+                               status_code, category, possible_duplicate, truncated, error_message, error_stack, url,
                                request_headers, response_headers, response_body)
-  SELECT org_id, id, fence, generation, attempts, CASE tried WHEN 1 THEN 'failed' ELSE 'released' END,
+  SELECT org_id, id, fence, generation, attempts, CASE tried WHEN 1 THEN 'failed' ELSE 'released' END, $21::uuid,
          now - make_interval(secs => took_s), now, status_code, category, possible_duplicate, truncated, error_message,
          error_stack, url, request_headers, response_headers, response_body
     FROM closed),

@@ -1,7 +1,7 @@
 -- settle_succeeded: close leases whose try succeeded. Where the fence moved on, nothing changes and no row comes back.
 -- A lease is on while worker_id is set: asking for the state would invite the planner to the index of what is due.
 -- $1 now, then one array each: org, task, fence, seconds the try took, status code, url, request headers,
--- response headers, response body, truncated.
+-- response headers, response body, truncated; last the worker.
 WITH clock AS MATERIALIZED (
   SELECT coalesce($1::timestamptz, clock_timestamp()) AS now),
 closed AS (
@@ -14,9 +14,9 @@ closed AS (
   RETURNING t.org_id, t.id, t.event_id, t.fence, t.generation, t.attempts, clock.now, r.took_s, r.status_code, r.url,
             r.request_headers, r.response_headers, r.response_body, r.truncated),
 tried AS (
-  INSERT INTO redrive.attempt (org_id, task_id, fence, generation, number, result, started_at, ended_at, status_code,
-                               truncated, url, request_headers, response_headers, response_body)
-  SELECT org_id, id, fence, generation, attempts, 'succeeded', now - make_interval(secs => took_s), now, status_code,
+  INSERT INTO redrive.attempt (org_id, task_id, fence, generation, number, result, worker_id, started_at, ended_at,
+                               status_code, truncated, url, request_headers, response_headers, response_body)
+  SELECT org_id, id, fence, generation, attempts, 'succeeded', $12::uuid, now - make_interval(secs => took_s), now, status_code,
          truncated, url, request_headers, response_headers, response_body
     FROM closed),
 finished AS (
