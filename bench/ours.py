@@ -49,10 +49,12 @@ OPEN_TASKS = (
     "SELECT coalesce(sum(n), 0)::bigint FROM redrive.counter WHERE name IN ('task.waiting', 'task.leased', 'retrying')"
 )
 LATENESS_DELAY_S = 3.0
-CLAIM_BATCH = 400
-BACKLOG_SAMPLE = 8_000
+BACKLOG_BATCH = 100
+BACKLOG_WARM_UP = 10
+BACKLOG_ROUNDS = 40
 PAGE_ROWS = 50
-PAGES = 30
+PAGES = 50
+PAGES_WARM_UP = 10
 IDLE_PAUSE_S = 0.02
 IDLE_WARM_UP = 20
 IN_FLIGHT = 500
@@ -166,25 +168,27 @@ class Ours:
         return Run.timed("redrive", n, run.seconds, latency_figures([row["late_s"] * 1000 for row in rows]))
 
     async def backlog(self, waiting: int) -> Run:
-        """Claim and settle beside so many waiting tasks, half of them in the future; lists and status beside them."""
+        """Claim and settle beside so many waiting tasks, half of them in the future; lists and status beside them.
+
+        Each round takes as many as were just added, so that the backlog keeps its size; the median round counts.
+        """
         await self._backlog(waiting)
-        sample = min(BACKLOG_SAMPLE, waiting // 2)
         assert self._engine is not None
         tasks, worker_id = Tasks(self._engine, DatabaseClock()), new_id()
-        done, began, floors = 0, time.perf_counter(), {}
-        while done < sample:
+        exchange = Exchange(self.receiver.url, None, 200, None, b"ok")
+        rounds_s: list[float] = []
+        for _ in range(BACKLOG_WARM_UP + BACKLOG_ROUNDS):
+            await self._fill(BACKLOG_BATCH)
+            began = time.perf_counter()
             claim = await tasks.claim(
-                queues=[HTTP_QUEUE], floors=floors, limit=CLAIM_BATCH, worker_id=worker_id, margin_s=15.0
+                queues=[HTTP_QUEUE], floors={}, limit=BACKLOG_BATCH, worker_id=worker_id, margin_s=15.0
             )
-            floors = claim.ends
-            exchange = Exchange(self.receiver.url, None, 200, None, b"ok")
             await tasks.settle([Settlement(job, Success(200), Succeed(), exchange, 0.001) for job in claim.jobs])
-            done += len(claim.jobs)
-            if not claim.jobs:
-                raise ProcessError(f"nothing due after {done} of {sample}")
-        seconds = time.perf_counter() - began
+            rounds_s.append(time.perf_counter() - began)
+            if len(claim.jobs) != BACKLOG_BATCH:
+                raise ProcessError(f"claimed {len(claim.jobs)} of {BACKLOG_BATCH}")
         extra = {"list_ms": await self._list_ms(), "status_ms": await self._status_ms()}
-        return Run.timed("redrive", done, seconds, extra)
+        return Run.timed("redrive", BACKLOG_BATCH, statistics.median(rounds_s[BACKLOG_WARM_UP:]), extra)
 
     async def pinned_snapshot(self, n: int) -> tuple[Run, Run]:
         """Delivery without and with a transaction that keeps every dead row alive."""
@@ -297,13 +301,18 @@ class Ours:
         finally:
             await connection.close()
         await vacuum_analyze(self.url)
+        owner = await asyncpg.connect(self.url)
+        try:
+            await owner.execute("CHECKPOINT")  # or the rounds would pay for writing the backlog out
+        finally:
+            await owner.close()
 
     async def _list_ms(self) -> float:
         """A page of the retry queue, from the first one on: median."""
         assert self._app is not None
         assert self._org is not None
         times, after = [], None
-        for _ in range(PAGES):
+        for _ in range(PAGES_WARM_UP + PAGES):
             began = time.perf_counter()
             async with self._app.tenant(self._org) as session:
                 page = await retry_queue.list_retry_queue(
@@ -311,8 +320,8 @@ class Ours:
                     after=after,
                 )  # fmt: skip
             times.append((time.perf_counter() - began) * 1000)
-            after = page.next_key
-        return statistics.median(times)
+            after = page.next_key  # the end of a short list: from the start again
+        return statistics.median(times[PAGES_WARM_UP:])
 
     async def _status_ms(self) -> float:
         assert self._app is not None

@@ -131,7 +131,9 @@ async def postgres() -> AsyncIterator[BenchPostgres]:
             connection = await asyncpg.connect(embedded.url)
             version = str(await connection.fetchval("SHOW server_version"))
             await connection.close()
-            yield BenchPostgres(embedded, version)
+            server = BenchPostgres(embedded, version)
+            await server._as_superuser("GRANT pg_checkpoint TO redrive")
+            yield server
         finally:
             await embedded.stop()
     finally:
