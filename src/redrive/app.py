@@ -184,7 +184,7 @@ async def open_worker(
         max_per_origin=min(MAX_PER_ORIGIN, settings.concurrency),
     )
     http = HttpDestination(client, EndpointTermsBook(engine, sealer_of(settings)), version=__version__)
-    python = HandlerDestination(handlers or {})
+    python = HandlerDestination(handlers or {}, slot_wait_s=settings.lease_margin_s / 4)
     destinations: list[Destination] = [*([http] if webhooks else []), *([python] if handlers else [])]
     try:
         yield Worker(

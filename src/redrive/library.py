@@ -10,6 +10,7 @@
 `redrive worker --app mymodule:app` runs the handlers.
 """
 
+import asyncio
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -39,6 +40,7 @@ class Redrive:
         self._data_dir = data_dir
         self._org = org
         self._pool: asyncpg.Pool[asyncpg.Record] | None = None
+        self._opening = asyncio.Lock()
         self.handlers: dict[str, Handler] = {}
         self._policies: dict[str, str] = {}
 
@@ -121,9 +123,10 @@ class Redrive:
         return HandIn(name, name, _body(payload), idempotency_key, self._org, chosen, external_system, correlation_id)
 
     async def _own_pool(self) -> "asyncpg.Pool[asyncpg.Record]":
-        if self._pool is None:
-            self._pool = await asyncpg.create_pool(self.database_url(), min_size=0, max_size=5)
-        return self._pool
+        async with self._opening:  # two first calls at once make one pool
+            if self._pool is None:
+                self._pool = await asyncpg.create_pool(self.database_url(), min_size=0, max_size=5)
+            return self._pool
 
     def database_url(self) -> str:
         """Where the database is; a clear error where there is none."""

@@ -57,7 +57,7 @@ def _split(value: object) -> object:
 
 
 def _networks(value: object) -> object:
-    parts = _split(value)
+    parts = [] if _lower(value) == "none" else _split(value)
     # As text: ip_network would take the number 5 for an address.
     return [ip_network(str(part)) for part in parts] if isinstance(parts, list) else parts
 
@@ -150,7 +150,7 @@ class Settings(BaseSettings):
     allow_networks: Annotated[tuple[Network, ...], NoDecode, BeforeValidator(_networks)] = _setting(
         (),
         "Networks that deliveries may reach although they are private, separated by commas.",
-        'networks in CIDR form without host bits, like "127.0.0.0/8,10.1.0.0/16"',
+        'networks in CIDR form without host bits, like "127.0.0.0/8,10.1.0.0/16", or "none"',
     )
     admin_key: SecretStr | None = _setting(
         None,

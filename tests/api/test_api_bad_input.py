@@ -168,6 +168,17 @@ async def test_a_body_that_never_ends_is_given_up(shared_api: Api, monkeypatch: 
     writer.close()
 
 
+@pytest.mark.parametrize("path", ["/v1/events", "/v1/events/batch", "/v1/endpoints"])
+async def test_a_body_that_never_begins_is_given_up(
+    shared_api: Api, monkeypatch: pytest.MonkeyPatch, path: str
+) -> None:
+    monkeypatch.setattr(body_module, "BODY_TIMEOUT_S", 0.1)
+    reader, writer = await asyncio.open_connection(shared_api.host, shared_api.port)
+    writer.write(_head(shared_api, path, "content-length: 100"))
+    assert (await asyncio.wait_for(reader.readuntil(b"\r\n"), 5)).startswith(b"HTTP/1.1 408 ")
+    writer.close()
+
+
 async def test_a_client_that_leaves_in_the_middle_disturbs_nobody(shared_api: Api) -> None:
     _, writer = await asyncio.open_connection(shared_api.host, shared_api.port)
     writer.write(_head(shared_api, "/v1/events", "content-length: 100") + b"{")

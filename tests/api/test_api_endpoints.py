@@ -46,6 +46,51 @@ async def test_a_change_touches_the_fields_given_and_no_other(api: Api) -> None:
     assert Endpoints(api.context.sealer).spec_of(row).headers == (("X-Token", "canary"),)
 
 
+async def test_a_header_sent_back_as_it_was_shown_keeps_its_value(api: Api) -> None:
+    made = await api.endpoint(headers={"Authorization": "Bearer canary", "X-Old": "old", "X-Gone": "gone"})
+    path = f"/v1/endpoints/{made['id']}"
+    shown = made["headers"]
+    del shown["X-Gone"]
+    changed = await api.owner.request("PATCH", path, {"headers": {**shown, "X-Old": "new", "X-New": "also"}})
+    assert changed.json["headers"] == dict.fromkeys(("Authorization", "X-Old", "X-New"), "[redacted]")
+    kept = (("Authorization", "Bearer canary"), ("X-Old", "new"), ("X-New", "also"))
+    assert await _headers(api, made["id"]) == kept
+    # Names are the same in any case of their letters.
+    assert (await api.owner.request("PATCH", path, {"headers": {"authorization": "[redacted]"}})).status == 200
+    assert await _headers(api, made["id"]) == (("authorization", "Bearer canary"),)
+
+
+async def test_a_hidden_value_that_was_never_stored_is_refused(api: Api) -> None:
+    path = f"/v1/endpoints/{(await api.endpoint(headers={'X-Token': 'canary'}))['id']}"
+    refused = await api.owner.request("PATCH", path, {"headers": {"X-Token": "[redacted]", "X-New": "[redacted]"}})
+    assert (refused.status, refused.errors[0][0]) == (422, ["body", "headers"])
+    assert "X-New" in refused.errors[0][1]
+    new = await api.owner.post("/v1/endpoints", {"name": "n", "url": URL, "headers": {"X-New": "[redacted]"}})
+    assert (new.status, new.errors[0][0]) == (422, ["body", "headers"])
+    big = {"X-Token": "[redacted]", "X-Big": "x" * 8_150}
+    assert (await api.owner.request("PATCH", path, {"headers": big})).status == 200
+    also_big = {"X-Big": "[redacted]", "X-More": "x" * 200}
+    assert (await api.owner.request("PATCH", path, {"headers": also_big})).status == 422
+
+
+async def test_a_url_is_whole_only_for_those_who_may_change_it(api: Api) -> None:
+    made = await api.endpoint(url="https://receiver.example.com/in?key=canary")
+    path = f"/v1/endpoints/{made['id']}"
+    assert (await api.owner.get(path)).json["url"] == made["url"] == "https://receiver.example.com/in?key=canary"
+    for client in (api.staff, api.viewer):
+        for answer in (await client.get(path), await client.get("/v1/endpoints")):
+            assert answer.status == 200
+            assert b"canary" not in answer.body
+            assert b'"https://receiver.example.com/in?[redacted]"' in answer.body
+
+
+async def _headers(api: Api, endpoint_id: str) -> tuple[tuple[str, str], ...]:
+    async with api.context.app_db.tenant(api.org_id) as session:
+        row = await get_endpoint(session, UUID(endpoint_id))
+    assert row is not None
+    return Endpoints(api.context.sealer).spec_of(row).headers
+
+
 async def test_a_change_is_judged_like_a_new_endpoint(api: Api) -> None:
     path = f"/v1/endpoints/{(await api.endpoint())['id']}"
     for given, field in (

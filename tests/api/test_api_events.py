@@ -72,8 +72,45 @@ async def test_an_idempotency_key_makes_one_event_per_org(api: Api) -> None:
 @pytest.mark.parametrize("key", ["k", "order-7", "~" * 255, "a b", "key\n12"])
 async def test_a_key_becomes_the_same_id_in_python_and_in_sql(shared_api: Api, key: str) -> None:
     org = uuid4()
-    (row,) = await shared_api.sql("SELECT redrive.id_of_key($1, $2) AS id", org, key)
-    assert id_of_key(org, key) == row["id"]
+    (row,) = await shared_api.sql(
+        "SELECT redrive.id_of_key($1, 'event', $2) AS event, redrive.id_of_key($1, 'handler', $2) AS handler", org, key
+    )
+    assert id_of_key(org, "event", key) == row["event"]
+    assert id_of_key(org, "handler", key) == row["handler"]
+    assert row["event"] != row["handler"]
+
+
+async def test_the_same_id_or_key_under_other_terms_is_a_conflict(api: Api) -> None:
+    endpoint = await api.endpoint()
+    event_id = str(uuid4())
+    given = {"event_type": "a", "payload": 1}
+    own_id = {**given, "event_id": event_id}
+    assert (await api.owner.post("/v1/events", own_id)).status == 202
+    assert (await api.owner.post("/v1/events", given, Idempotency_Key="k")).status == 202
+    for terms in (
+        {"endpoint_id": endpoint["id"]},
+        {"policy": "manual"},
+        {"external_system": "SAP"},
+        {"ordering_key": "7"},
+    ):
+        assert (await api.owner.post("/v1/events", own_id | terms)).status == 409, terms
+        assert (await api.owner.post("/v1/events", given | terms, Idempotency_Key="k")).status == 409, terms
+        batch = (await api.owner.post("/v1/events/batch", [own_id, own_id | terms])).json
+        assert (batch["deduplicated"], [item["index"] for item in batch["rejected"]]) == (1, [1]), terms
+    again = await api.owner.post("/v1/events", given | {"correlation_id": "another"}, Idempotency_Key="k")
+    assert (again.status, again.json["deduplicated"]) == (202, True)
+
+
+async def test_an_id_and_a_key_at_once_are_one_too_many(api: Api) -> None:
+    given = {"event_type": "a", "payload": 1, "event_id": str(uuid4())}
+    answer = await api.owner.post("/v1/events", given, Idempotency_Key="k")
+    assert (answer.status, answer.errors[0][0]) == (422, ["body", "event_id"])
+    assert "send one of them" in answer.errors[0][1]
+    batch = (
+        await api.owner.post("/v1/events/batch", [{"event_type": "a", "payload": 1}, given], Idempotency_Key="k")
+    ).json
+    assert batch["accepted"] == 1
+    assert batch["rejected"][0]["errors"][0]["loc"] == ["body", 1, "event_id"]
 
 
 async def test_an_event_for_an_unknown_endpoint_or_policy_is_refused(api: Api) -> None:

@@ -43,6 +43,17 @@ async def test_a_new_policy_can_be_used_at_once(api: Api) -> None:
     assert len(preview["retries"]) == 4
 
 
+async def test_the_audit_names_the_policy_that_was_put(api: Api) -> None:
+    for delays_s in ([1], [2]):
+        await api.owner.request("PUT", "/v1/policies/mine", {"kind": "list", "delays_s": delays_s})
+    async with api.context.app_db.tenant(api.org_id) as session:
+        rows = await session._connection.fetch(
+            "SELECT before ->> 'name' AS old_name, before -> 'delays_s' AS old, after ->> 'name' AS name,"
+            " after -> 'delays_s' AS new FROM redrive.audit WHERE action = 'policy.put' ORDER BY id"
+        )
+    assert [tuple(row) for row in rows] == [(None, None, "mine", "[1]"), ("mine", "[1]", "mine", "[2]")]
+
+
 async def test_a_preview_shows_twenty_retries_at_most(shared_api: Api) -> None:
     relay = (await shared_api.owner.get("/v1/policies/relay/preview")).json
     assert (relay["max_retries"], len(relay["retries"])) == (None, 20)

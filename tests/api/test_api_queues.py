@@ -161,7 +161,7 @@ async def test_the_detail_shows_attempts_and_redacted_snapshots(api: Api) -> Non
     detail = answer.json
     assert set(detail) == DETAIL_FIELDS
     assert detail["payload_snapshot"] == {"password": "[redacted]", "order": 12345678901234567890123}
-    assert detail["config_snapshot"]["endpoint"]["url"] == "https://receiver.example.com/hooks"
+    assert detail["config_snapshot"]["endpoint"]["url"] == "https://receiver.example.com/hooks?[redacted]"
     assert detail["config_snapshot"]["policy"]["delays_s"] == [5, 30, 300]
     assert detail["attempts"][0]["response"]["body"] == "base64:/wA="
     assert (detail["run_id"], detail["step_index"], detail["resolution"]) == (None, None, None)

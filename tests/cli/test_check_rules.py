@@ -170,6 +170,35 @@ async def a_lease_has_no_end(world: World, db: "Connection[asyncpg.Record]") -> 
     return job.id
 
 
+async def a_held_task(world: World, db: "Connection[asyncpg.Record]") -> UUID:
+    await world.accept()
+    await world.set_disabled(True)
+    assert await world.claim() == []
+    task_id: UUID = await db.fetchval("SELECT id FROM task WHERE state = 'held'")
+    return task_id
+
+
+@plants("held")
+async def a_task_is_held_for_an_enabled_endpoint(world: World, db: "Connection[asyncpg.Record]") -> UUID:
+    task_id = await a_held_task(world, db)
+    await db.execute("UPDATE endpoint SET disabled_at = NULL")
+    return task_id
+
+
+@plants("held")
+async def a_task_is_held_for_a_deleted_endpoint(world: World, db: "Connection[asyncpg.Record]") -> UUID:
+    task_id = await a_held_task(world, db)
+    await db.execute("UPDATE endpoint SET deleted_at = now()")
+    return task_id
+
+
+@plants("held")
+async def a_held_task_has_no_endpoint(world: World, db: "Connection[asyncpg.Record]") -> UUID:
+    task_id = await a_held_task(world, db)
+    await db.execute("UPDATE task SET endpoint_id = NULL WHERE id = $1", task_id)
+    return task_id
+
+
 @plants("open_try")
 async def an_attempt_is_written_under_an_open_lease(world: World, db: "Connection[asyncpg.Record]") -> UUID:
     job = await world.leased()

@@ -38,6 +38,12 @@ SECRET_KEYS = [
     "basic_auth",
     "SMTP_PASS",
     "webhook-signature",
+    "card_number",
+    "creditCardNumber",
+    "cvv",
+    "card-cvc",
+    "iban",
+    "SSN",
 ]
 
 json_values = st.recursive(
@@ -96,6 +102,7 @@ def test_the_value_of_a_secret_name_never_survives_in_text(key: str, wrapped: st
         f"see https://x.org/a?sig={CANARY}.",
         f"POST /v1/hooks/{CANARY} failed",
         f"api key: {CANARY}",
+        f"card number: {CANARY}",
         f"-----BEGIN RSA PRIVATE KEY-----\n{CANARY}\n-----END RSA PRIVATE KEY-----",
         f"-----BEGIN PRIVATE KEY-----\n{CANARY}",
     ],
@@ -154,6 +161,7 @@ def test_redacting_twice_is_redacting_once() -> None:
         ("user:pw@example.com/a", "example.com/a"),
         ("https://user:pw/x@example.com", "https://[redacted]"),
         ("https://example.com/v1/hooks/abc", "https://example.com/v1/hooks/[redacted]"),
+        ("https://example.com/hooks/a'b\"c/d", "https://example.com/hooks/[redacted]/d"),
         ("", ""),
     ],
 )
@@ -209,8 +217,19 @@ def test_a_deep_or_wide_value_is_cut() -> None:
 
 
 def test_names_are_read_whatever_their_spelling() -> None:
-    assert all(looks_secret(key) for key in SECRET_KEYS)
+    assert all(looks_secret(key) for key in [*SECRET_KEYS, "pan", "card_pan", "pin", "CVV2", "customerIban"])
     assert not any(looks_secret(key) for key in ("author", "order_id", "keyboard", "path", "status", "passenger"))
+    assert not any(looks_secret(key) for key in ("japan", "span", "company", "businessName", "class_name", "number"))
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["card_number: 4111 1111 1111 1111", "pan: 4111 1111", "IBAN=GB29 NWBK 6016 1331 9268 19", "ssn: 078 05 1120"],
+)
+def test_a_number_in_groups_is_hidden_whole(text: str) -> None:
+    told = redact_text(f"{text} was refused")
+    assert told.endswith(f"{REDACTED} was refused")
+    assert not any(group in told for group in text.split()[1:])
 
 
 @pytest.mark.parametrize(

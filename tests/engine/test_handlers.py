@@ -2,26 +2,32 @@
 
 import asyncio
 import threading
+import time
 from contextvars import ContextVar
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from redrive import ConfigurationError, GiveUp, RetryLater, Task
-from redrive.core.outcome import Category
-from redrive.destinations.python import MAX_RESULT_BYTES, Handler
+from redrive.core.outcome import Category, Failure
+from redrive.core.ports import HANDLER_QUEUE_PREFIX, Released, Try
+from redrive.destinations.python import MAX_RESULT_BYTES, Handler, HandlerDestination
 from redrive.store.db import Record
-from support.engine import Engine, ManualClock
+from support.engine import Engine, ManualClock, open_engine
+from support.processes import STOP_WITHIN_S, worker
 
 NAME = "edi.orders"
+QUEUE = HANDLER_QUEUE_PREFIX + NAME
 tenant: ContextVar[str] = ContextVar("tenant", default="nobody")
 
 
 async def run(engine: Engine, handler: Handler, body: bytes = b"{}", **fields: Any) -> Record:
     """The task after one run of the worker."""
     event_id = await engine.accept(NAME, body, handler=NAME, **fields)
-    await engine.run_until_idle({NAME: handler})
+    async with asyncio.timeout(20):  # a try that is taken for a shutdown is given back and made again, for ever
+        await engine.run_until_idle({NAME: handler})
     return await engine.task_of(event_id)
 
 
@@ -182,6 +188,173 @@ async def test_a_handler_past_its_time_is_a_time_out_and_a_possible_duplicate(en
     attempt = await the_attempt(engine, task)
     assert (task["state"], attempt["category"], attempt["possible_duplicate"]) == ("waiting", "timeout", True)
     assert attempt["error_message"] == "The handler 'edi.orders' did not finish within 0.1 s."
+
+
+@pytest.mark.parametrize("in_thread", [False, True])
+@pytest.mark.parametrize("error", [asyncio.CancelledError(), SystemExit(3), KeyboardInterrupt(), StopIteration()])
+async def test_what_would_end_a_program_is_a_failed_try_and_the_worker_goes_on(
+    engine: Engine, error: BaseException, in_thread: bool
+) -> None:
+    async def handle(task: Task) -> None:
+        plain(task)
+
+    def plain(task: Task) -> None:
+        if task.payload == "bad":
+            raise error
+
+    bad, good = [await engine.accept(NAME, body, handler=NAME) for body in (b'"bad"', b'"good"')]
+    async with engine.worker({NAME: plain if in_thread else handle}, concurrency=1) as worker:
+        await worker.run_until_idle()
+    task = await engine.task_of(bad)
+    assert (task["state"], task["attempts"]) == ("waiting", 1)
+    attempt = await the_attempt(engine, task)
+    assert (attempt["result"], attempt["category"], attempt["possible_duplicate"]) == ("failed", "unknown", False)
+    assert "in plain" in attempt["error_stack"]
+    assert (await engine.task_of(good))["state"] == "succeeded"
+
+
+async def test_a_part_that_was_cancelled_is_the_handler_s_failure_not_a_shutdown(engine: Engine) -> None:
+    async def handle(task: Task) -> None:
+        part = asyncio.create_task(asyncio.Event().wait())
+        part.cancel()
+        await part
+
+    task = await run(engine, handle)
+    assert (task["state"], task["attempts"]) == ("waiting", 1)
+    attempt = await the_attempt(engine, task)
+    assert (attempt["result"], attempt["error_message"]) == ("failed", "CancelledError")
+
+
+@pytest.mark.parametrize("in_thread", [False, True])
+async def test_a_try_that_is_itself_cancelled_ends_as_cancelled(engine: Engine, in_thread: bool) -> None:
+    begun, let_go = threading.Event(), threading.Event()
+
+    async def wait(task: Task) -> None:
+        begun.set()
+        await asyncio.Event().wait()
+
+    def block(task: Task) -> None:
+        begun.set()
+        let_go.wait(10)
+
+    await engine.accept(NAME, handler=NAME)
+    job = await engine.claim_one(queues=[QUEUE])
+    destination = HandlerDestination({NAME: block if in_thread else wait})
+    trying = asyncio.create_task(destination.attempt(job, job.claimed_at))
+    try:
+        await asyncio.sleep(0)
+        assert await asyncio.to_thread(begun.wait, 10)
+        trying.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await trying
+    finally:
+        let_go.set()
+
+
+async def test_a_plain_handler_that_hangs_keeps_its_thread_and_others_are_given_back_untried(engine: Engine) -> None:
+    await engine.policy("hasty", kind="list", delays_s=[5], timeout_s=0.1)
+    let_go = threading.Event()
+
+    def handle(task: Task) -> None:
+        if task.payload == "hang":
+            let_go.wait(20)
+
+    first = await engine.accept(NAME, b'"hang"', handler=NAME, policy="hasty")
+    destination = HandlerDestination({NAME: handle}, threads=1)
+    async with engine.worker(more=[destination]) as worker:
+        await worker.run_until_idle()
+        second = await engine.accept(NAME, handler=NAME, policy="hasty")
+        working = asyncio.create_task(worker.run_until_idle())
+        try:
+            await engine.until("SELECT count(*) >= 2 FROM redrive.attempt WHERE result = 'released'")
+            assert (await engine.task_of(second))["attempts"] == 0
+        finally:
+            let_go.set()
+        async with asyncio.timeout(10):
+            await working
+    hung = await engine.task_of(first)
+    assert (hung["state"], (await the_attempt(engine, hung))["category"]) == ("waiting", "timeout")
+    task = await engine.task_of(second)
+    *untried, tried = await engine.attempts(task["id"])
+    assert (task["state"], task["attempts"], tried["result"]) == ("succeeded", 1, "succeeded")
+    assert {(one["result"], one["possible_duplicate"]) for one in untried} == {("released", False)}
+    assert untried[0]["error_message"] == "Not tried: no thread came free for the handler 'edi.orders' within 0.1 s."
+
+
+async def test_no_try_waits_longer_for_a_thread_than_the_lease_can_bear(engine: Engine) -> None:
+    let_go = threading.Event()
+
+    def block(task: Task) -> None:
+        let_go.wait(20)
+
+    await engine.accept_many(2, event_type=NAME, handler=NAME)
+    first, second = await engine.claim(queues=[QUEUE])
+    destination = HandlerDestination({NAME: block}, threads=1, slot_wait_s=0.1)
+    trying = asyncio.create_task(destination.attempt(first, first.claimed_at))
+    try:
+        await asyncio.sleep(0)
+        async with asyncio.timeout(10):  # its own time-out is 30 s
+            assert isinstance(await destination.attempt(second, second.claimed_at), Released)
+    finally:
+        let_go.set()
+        await trying
+
+
+async def test_waiting_for_a_thread_is_no_part_of_the_time_out(engine: Engine) -> None:
+    let_go, let_all_go = threading.Event(), threading.Event()
+    begun_at: list[float] = []
+
+    def handle(task: Task) -> None:
+        begun_at.append(time.monotonic())
+        (let_all_go if let_go.is_set() else let_go).wait(20)
+
+    await engine.accept_many(2, event_type=NAME, handler=NAME)
+    first, second = [job._replace(timeout_s=1.0) for job in await engine.claim(queues=[QUEUE])]
+    destination = HandlerDestination({NAME: handle}, threads=1)
+    one = asyncio.create_task(destination.attempt(first, first.claimed_at))
+    other = asyncio.create_task(destination.attempt(second, second.claimed_at))
+    try:
+        await asyncio.wait({other}, timeout=0.4)  # it waits, which is what must not count
+        let_go.set()
+        await one
+        tried = await other
+        ended_at = time.monotonic()
+    finally:
+        let_go.set()
+        let_all_go.set()
+    assert isinstance(tried, Try)
+    assert isinstance(tried.outcome, Failure)
+    assert tried.outcome.category is Category.TIMEOUT
+    assert ended_at - begun_at[1] > 0.9
+
+
+HANGING = """
+from pathlib import Path
+from threading import Event
+from redrive import Redrive
+
+app = Redrive()
+
+@app.handler("edi.orders")
+def send_order(task):
+    Path("begun").touch()
+    Event().wait()
+"""
+
+
+async def test_a_worker_whose_plain_handler_hangs_ends_after_its_drain(database_url: str, tmp_path: Path) -> None:
+    (tmp_path / "orders.py").write_text(HANGING)
+    async with open_engine(database_url) as engine:
+        event_id = await engine.accept(NAME, handler=NAME)
+        async with worker(database_url, "--app", "orders:app", cwd=tmp_path) as program:
+            async with asyncio.timeout(20):
+                while not (tmp_path / "begun").exists():
+                    await asyncio.sleep(0.02)
+            assert await program.terminated() < STOP_WITHIN_S
+        task = await engine.task_of(event_id)
+        assert (task["state"], task["attempts"]) == ("waiting", 0)
+        attempt = await the_attempt(engine, task)
+        assert (attempt["result"], attempt["possible_duplicate"]) == ("released", True)
 
 
 async def test_a_handler_s_error_is_redacted_before_it_is_stored(engine: Engine) -> None:

@@ -369,17 +369,46 @@ async def test_a_lost_lease_under_a_manual_policy_waits_for_a_person(engine: Eng
     assert [a["result"] for a in await engine.attempts(task["id"])] == ["lost", "released"]
 
 
-async def test_a_policy_that_cannot_be_read_kills_its_own_tasks_only(engine: Engine) -> None:
+async def test_a_policy_that_cannot_be_read_holds_up_its_own_tasks_only_and_costs_them_nothing(engine: Engine) -> None:
+    """A newer version may have stored it: the task waits for a worker that can read it."""
     async with open_receiver() as receiver:
         await engine.endpoint(url=receiver.url)
         await engine.policy("odd", kind="immediate")
         spoilt, sound = await engine.accept(policy="odd"), await engine.accept()
-        await engine.sql.execute(
-            "UPDATE redrive.policy SET spec = '{\"kind\": \"of tomorrow\"}' WHERE name = 'odd'",
-        )
+        await engine.sql.execute("UPDATE redrive.policy SET spec = '{\"kind\": \"of tomorrow\"}' WHERE name = 'odd'")
         await engine.run_until_idle()
     assert (await engine.event(sound))["status"] == "delivered"
-    letter = await engine.letter((await engine.task_of(spoilt))["id"])
-    assert letter is not None
-    assert (letter["reason"], letter["category"]) == ("permanent", "configuration")
-    assert "cannot read" in letter["error_message"]
+    task = await engine.task_of(spoilt)
+    assert (task["state"], task["attempts"]) == ("waiting", 0)
+    assert (task["due_at"] - task["updated_at"]).total_seconds() == worker_module.UNREADABLE_S
+
+
+async def test_a_try_lost_with_the_last_retry_is_not_made_good_by_a_hold(engine: Engine, clock: ManualClock) -> None:
+    endpoint_id = await engine.endpoint()
+    await engine.policy("none", kind="immediate", max_retries=0)
+    event_id = await engine.accept(policy="none")
+    job = await engine.claim_one()
+    await engine.change_endpoint(endpoint_id, disabled=True)
+    clock.advance(job.timeout_s + MARGIN_S + 1)
+    assert await engine.claim() == []  # the lost task is held
+    await engine.change_endpoint(endpoint_id, disabled=False)
+    await engine.run_until_idle()
+    task = await engine.task_of(event_id)
+    assert (task["state"], task["reason"], task["attempts"]) == ("dead", "exhausted", 1)
+
+
+async def test_a_worker_whose_settling_breaks_ends_instead_of_living_on(
+    live: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with open_receiver() as receiver, live.worker() as worker:
+        await live.endpoint(url=receiver.url)
+
+        def broken(_settled: object) -> None:
+            raise OSError("the log's disk is full")
+
+        monkeypatch.setattr(worker._settler, "_on_settled", broken)
+        monkeypatch.setattr(worker_module, "DRAIN_S", 0.3)
+        await live.accept()
+        with pytest.raises(OSError, match="disk is full"):
+            async with asyncio.timeout(10):
+                await worker.run(asyncio.Event())

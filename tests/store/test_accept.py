@@ -110,6 +110,38 @@ async def test_the_same_event_again_is_a_duplicate_and_another_under_its_id_a_co
     assert len(await engine.tasks_of(first.id)) == 1
 
 
+async def test_the_same_event_under_other_terms_is_a_conflict(engine: Engine) -> None:
+    terms: dict[str, Any] = {
+        "endpoint_id": await engine.endpoint(),
+        "policy": "manual",
+        "external_system": "SAP",
+        "ordering_key": "7",
+    }
+    others = {**terms, "endpoint_id": await engine.endpoint("other"), "policy": "immediate"}
+    full, bare = engine.new_event(**terms), engine.new_event()
+    await engine.accept_all([full, bare])
+    for name, value in terms.items():
+        absent: dict[str, Any] = {name: None}
+        variants = [full._replace(**absent), bare._replace(**{name: value})]
+        if others[name] != value:
+            variants.append(full._replace(**{name: others[name]}))
+        for variant in variants:
+            assert [receipt.verdict for receipt in await engine.accept_all([variant])] == ["conflict"], name
+            again = full if variant.id == full.id else bare
+            both = await engine.accept_all([again, variant, again])
+            assert [receipt.verdict for receipt in both] == ["duplicate", "conflict", "duplicate"], name
+    called = engine.new_event("invoice.paid", handler="invoice.paid")
+    await engine.accept_all([called])
+    assert (await engine.accept_all([called._replace(handler=None)]))[0].verdict == "conflict"
+
+
+async def test_what_does_not_change_an_event_does_not_make_it_another(engine: Engine, clock: ManualClock) -> None:
+    first = engine.new_event(correlation_id="a")
+    await engine.accept_all([first])
+    for same in (first._replace(correlation_id="b"), first._replace(occurred_at=clock.now())):
+        assert (await engine.accept_all([same]))[0].verdict == "duplicate"
+
+
 async def test_a_batch_is_judged_event_by_event_in_its_order(engine: Engine) -> None:
     known = engine.new_event(body=b"known")
     await engine.accept_all([known])

@@ -186,6 +186,29 @@ async def test_the_same_key_is_the_same_task_and_another_payload_under_it_an_err
     assert await live.sql.fetchval("SELECT count(*) FROM redrive.task") == 1
 
 
+async def test_the_same_key_for_a_call_and_for_an_event_is_two_things(live: Engine) -> None:
+    app = Redrive(live.url)
+    try:
+        ids = {await app.enqueue(HANDLER, 1, idempotency_key="k"), await app.publish(HANDLER, 1, idempotency_key="k")}
+    finally:
+        await app.close()
+    assert len(ids) == 2
+
+
+@pytest.mark.parametrize("other", [{"policy": "manual"}, {"external_system": "SAP"}])
+async def test_the_same_key_under_other_terms_is_an_error(live: Engine, other: dict[str, str]) -> None:
+    app = Redrive(live.url)
+    try:
+        await app.enqueue(HANDLER, 1, idempotency_key="k", correlation_id="a")
+        await app.enqueue(HANDLER, 1, idempotency_key="k", correlation_id="b")
+        with pytest.raises(asyncpg.UniqueViolationError, match="was used for another payload, name, policy"):
+            await app.enqueue(HANDLER, 1, idempotency_key="k", **other)
+        with pytest.raises(asyncpg.UniqueViolationError):
+            await app.enqueue("another", 1, idempotency_key="k")
+    finally:
+        await app.close()
+
+
 async def test_twenty_at_once_under_one_key_make_one_task(live: Engine) -> None:
     app = Redrive(live.url)
     try:

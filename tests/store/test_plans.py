@@ -75,6 +75,7 @@ def _succeeded(facts: Facts) -> Arguments:
         none,
         none,
         [False] * 50,
+        new_id(),
     )
 
 
@@ -83,7 +84,7 @@ def _failed(facts: Facts) -> Arguments:
     tasks = [new_id() for _ in range(n)]
     columns = (["die"] * n, [1] * n, none, ["exhausted"] * n, ["timeout"] * n, ["f"] * n, ["e"] * n, none, [0.1] * n)
     rest = (none, none, none, none, none, [False] * n, [False] * n)
-    return facts.now, [facts.engine.org_id] * n, tasks, [1] * n, *columns, *rest
+    return facts.now, [facts.engine.org_id] * n, tasks, [1] * n, *columns, *rest, new_id()
 
 
 def _late(facts: Facts) -> Arguments:

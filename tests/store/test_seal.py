@@ -10,10 +10,12 @@ import pytest
 from redrive.core.ports import EndpointTerms
 from redrive.destinations.client import Client
 from redrive.destinations.http import HttpDestination
+from redrive.store.db import Record
 from redrive.store.endpoints import Endpoints, EndpointSpec, EndpointTermsBook, get_endpoint
 from redrive.store.orgs import new_id, prove_seal
 from redrive.store.seal import Sealer, SealError
 from support.engine import LOOPBACK, NOWHERE, PERSON, Engine
+from support.receiver import open_receiver
 
 CANARY = "canary-7f3a-do-not-show"
 
@@ -79,8 +81,40 @@ async def test_an_endpoint_s_secret_and_headers_lie_sealed_and_open_for_its_own_
         first,
         second,
     )
-    with pytest.raises(SealError):
-        await _terms(engine, first)
+    moved = await _terms(engine, first)
+    assert (moved.secrets, moved.headers) == ((), ())
+    assert moved.problem is not None
+
+
+@pytest.mark.parametrize("column", ["secret_sealed", "headers_sealed"])
+@pytest.mark.parametrize("stored", [b"", b"too short", bytes(60)])
+async def test_an_endpoint_that_does_not_open_kills_its_own_deliveries_and_no_others(
+    engine: Engine, column: str, stored: bytes
+) -> None:
+    async with open_receiver() as receiver:
+        broken_id = await engine.endpoint("broken", receiver.url_of("/broken"), headers=(("x-key", CANARY),))
+        await engine.endpoint("sound", receiver.url_of("/sound"))
+        await engine.sql.execute(f"UPDATE redrive.endpoint SET {column} = $2 WHERE id = $1", broken_id, stored)
+        event_id = await engine.accept()
+        await engine.run_until_idle()
+        assert [request.path for request in receiver.requests] == ["/sound"]
+    letter = await _letter_for(engine, event_id, broken_id)
+    assert (letter["reason"], letter["category"]) == ("permanent", "configuration")
+    assert "REDRIVE_SECRET_KEY" in letter["error_message"]
+    assert CANARY not in str(dict(letter))
+
+
+async def test_headers_that_cannot_be_sent_kill_their_own_deliveries_and_no_others(engine: Engine) -> None:
+    async with open_receiver() as receiver:
+        broken_id = await engine.endpoint("broken", receiver.url_of("/broken"), headers=(("x-key", f"{CANARY}\n"),))
+        await engine.endpoint("sound", receiver.url_of("/sound"))
+        event_id = await engine.accept()
+        await engine.run_until_idle()
+        assert [request.path for request in receiver.requests] == ["/sound"]
+    letter = await _letter_for(engine, event_id, broken_id)
+    assert (letter["reason"], letter["category"]) == ("permanent", "configuration")
+    assert "'x-key'" in letter["error_message"]
+    assert CANARY not in str(dict(letter))
 
 
 async def test_changing_an_endpoint_keeps_its_secret_and_headers(engine: Engine) -> None:
@@ -122,6 +156,14 @@ async def test_secrets_are_in_no_repr(engine: Engine) -> None:
 
 async def _endpoint(engine: Engine, name: str, headers: tuple[tuple[str, str], ...]) -> UUID:
     return await engine.endpoint(f"{name}-{new_id()}", headers=headers)
+
+
+async def _letter_for(engine: Engine, event_id: UUID, endpoint_id: UUID) -> Record:
+    """The dead letter of an event's one delivery to this endpoint."""
+    (task_id,) = [task["id"] for task in await engine.tasks_of(event_id) if task["endpoint_id"] == endpoint_id]
+    letter = await engine.letter(task_id)
+    assert letter is not None
+    return letter
 
 
 async def _terms(engine: Engine, endpoint_id: UUID) -> EndpointTerms:

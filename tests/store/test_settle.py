@@ -254,3 +254,17 @@ async def test_disabling_an_endpoint_is_done_once_and_audited(engine: Engine, cl
     assert tuple(row) == (clock.now(), "It answered 410 Gone.")
     audit = await engine.sql.fetch("SELECT actor, because FROM redrive.audit WHERE action = 'endpoint.disable'")
     assert [tuple(entry) for entry in audit] == [("engine", "It answered 410 Gone.")]
+
+
+async def test_a_result_that_the_database_refuses_holds_up_nobody(engine: Engine) -> None:
+    """It is settled without what came back: the task must not be tried again for ever."""
+    await engine.endpoint()
+    await engine.accept_many(3)
+    jobs = await engine.claim(3)
+    spoilt = Exchange("http://127.0.0.1/\x00", None, 200, None, b"ok")
+    settled = await engine.tasks.settle(
+        [Settlement(job, Success(200), Succeed(), spoilt if job is jobs[1] else NO_EXCHANGE, 0.1) for job in jobs]
+    )
+    assert [one.held_lease for one in settled] == [True] * 3
+    assert {(await engine.task(job.id))["state"] for job in jobs} == {"succeeded"}
+    assert [a["status_code"] for a in await engine.attempts(jobs[1].id)] == [200]

@@ -37,19 +37,22 @@ class BodyReader:
     async def read(self, receive: Receive, declared_bytes: bytes | None, limit_bytes: int) -> bytes:
         if declared_bytes is not None and declared_bytes.isdigit() and int(declared_bytes[:20]) > limit_bytes:
             raise BodyRefused.of(too_large(limit_bytes))
+        try:
+            async with asyncio.timeout(BODY_TIMEOUT_S):
+                return await self._read(receive, limit_bytes)
+        except TimeoutError:
+            raise BodyRefused(408, f"The body did not arrive within {BODY_TIMEOUT_S:.0f} s.") from None
+
+    async def _read(self, receive: Receive, limit_bytes: int) -> bytes:
         message = await receive()
         if message["type"] == "http.disconnect":
             raise Disconnected
         body: bytes = message.get("body", b"")
-        if not message.get("more_body", False):
-            if len(body) > limit_bytes:
-                raise BodyRefused.of(too_large(limit_bytes))
-            return body
-        try:
-            async with asyncio.timeout(BODY_TIMEOUT_S):
-                return await self._read_on(receive, body, limit_bytes)
-        except TimeoutError:
-            raise BodyRefused(408, f"The body did not arrive within {BODY_TIMEOUT_S:.0f} s.") from None
+        if message.get("more_body", False):
+            return await self._read_on(receive, body, limit_bytes)
+        if len(body) > limit_bytes:
+            raise BodyRefused.of(too_large(limit_bytes))
+        return body
 
     async def _read_on(self, receive: Receive, first: bytes, limit_bytes: int) -> bytes:
         parts = [first]

@@ -5,6 +5,7 @@ Called by routes.endpoints. What these rules let through, the delivering client 
 
 import re
 import ssl
+from collections.abc import Iterable
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
@@ -12,6 +13,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from redrive.api.problems import FieldError, invalid
 from redrive.core.address import MAX_URL_CHARS, AddressRules, BadUrl, parse_target
 from redrive.core.policy import MAX_TIMEOUT_S, MIN_TIMEOUT_S
+from redrive.core.redact import REDACTED
 from redrive.store.endpoints import EndpointSpec
 
 MAX_NAME_CHARS = 200
@@ -43,6 +45,7 @@ FORBIDDEN_HEADERS = frozenset(
 )
 FORBIDDEN_PREFIXES = ("webhook-", "redrive-", "proxy-")
 
+_TOO_LARGE = f"together they must not be larger than {MAX_HEADERS_BYTES} bytes"
 _TOKEN = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 _VALUE = re.compile(r"(?:[!-~](?:[ -~\t]*[!-~])?)?")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
@@ -68,9 +71,13 @@ def _header_lines(headers: dict[str, str]) -> dict[str, str]:
         if not _VALUE.fullmatch(value):
             raise ValueError(f"the value of {name} must be printable ASCII without line breaks or blanks at its ends")
         seen.add(lower)
-    if sum(len(name) + len(value) + 4 for name, value in headers.items()) > MAX_HEADERS_BYTES:
-        raise ValueError(f"together they must not be larger than {MAX_HEADERS_BYTES} bytes")
+    if _are_too_large(headers.items()):
+        raise ValueError(_TOO_LARGE)
     return headers
+
+
+def _are_too_large(headers: Iterable[tuple[str, str]]) -> bool:
+    return sum(len(name) + len(value) + 4 for name, value in headers) > MAX_HEADERS_BYTES
 
 
 def _certificates(pem: str) -> str:
@@ -81,6 +88,7 @@ def _certificates(pem: str) -> str:
     return pem
 
 
+HeaderLines = tuple[tuple[str, str], ...]
 Name = Annotated[str, Field(min_length=1, max_length=MAX_NAME_CHARS), AfterValidator(_plain)]
 Url = Annotated[str, Field(max_length=MAX_URL_CHARS)]
 EventTypes = Annotated[list[Name], Field(min_length=1, max_length=MAX_EVENT_TYPES)]
@@ -124,7 +132,8 @@ class EndpointIn(BaseModel):
             raise invalid(FieldError(("body", "url"), "is needed"))
         check_url(self.url, rules)
         given = self.model_dump()
-        return EndpointSpec(**given | {"event_types": tuple(self.event_types), "headers": tuple(self.headers.items())})
+        headers = kept_headers(self.headers.items(), ())
+        return EndpointSpec(**given | {"event_types": tuple(self.event_types), "headers": headers})
 
 
 class EndpointChange(BaseModel):
@@ -154,6 +163,20 @@ class EndpointChange(BaseModel):
         if "headers" in given:
             given["headers"] = tuple(self.headers.items())
         return given
+
+
+def kept_headers(given: Iterable[tuple[str, str]], stored: Iterable[tuple[str, str]]) -> HeaderLines:
+    """The headers to store. A value that reads as answers show it means the one that is stored under this name."""
+    known = {name.lower(): value for name, value in stored}
+    kept: list[tuple[str, str]] = []
+    for name, value in given:
+        if value == REDACTED and name.lower() not in known:
+            message = f"{name} has no stored value that {REDACTED} could stand for; give its value"
+            raise invalid(FieldError(("body", "headers"), message))
+        kept.append((name, known[name.lower()] if value == REDACTED else value))
+    if _are_too_large(kept):
+        raise invalid(FieldError(("body", "headers"), _TOO_LARGE))
+    return tuple(kept)
 
 
 def check_url(url: str, rules: AddressRules) -> None:

@@ -8,7 +8,7 @@ import json
 import re
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
-from typing import Annotated
+from typing import Annotated, Literal
 from uuid import UUID
 
 import msgspec
@@ -70,9 +70,9 @@ def idempotency_key_in(given: bytes | None) -> str | None:
     return given.decode("ascii")
 
 
-def id_of_key(org_id: UUID, key: str) -> UUID:
+def id_of_key(org_id: UUID, kind: Literal["event", "handler"], key: str) -> UUID:
     """The event id that an idempotency key stands for; the SQL function of that name says the same."""
-    digest = bytearray(hashlib.sha256(org_id.bytes + key.encode()).digest()[:16])
+    digest = bytearray(hashlib.sha256(org_id.bytes + f"{kind}:{key}".encode()).digest()[:16])
     digest[6] = digest[6] & 0x0F | 0x80
     digest[8] = digest[8] & 0x3F | 0x80
     return UUID(bytes=bytes(digest))

@@ -6,6 +6,7 @@ Called by server; hands events to committer and answers after the commit.
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
+from uuid import UUID
 
 import msgspec
 
@@ -84,10 +85,8 @@ class FrontDoor:
 
     async def _accept_one(self, caller: Caller, body: bytes, key: str | None, correlation_id: str) -> bytes:
         given = read_event(body)
-        event_id = given.event_id
-        id_is_new = event_id is None and key is None
-        if event_id is None:
-            event_id = new_id() if key is None else id_of_key(caller.org_id, key)
+        event_id = _id_of(given, caller, key, ("body",))
+        id_is_new = given.event_id is None and key is None
         event = new_event(given, caller.org_id, event_id, correlation_id, ("body",))
         (receipt,) = await self._committer.commit((event,))
         refused = _refusal(receipt, ("body",))
@@ -136,17 +135,25 @@ def _items(
         if isinstance(event, FieldError):
             rejected[index] = (event,)
             continue
-        event_id = event.event_id
-        id_is_new = event_id is None and key is None
-        if event_id is None:
-            # A line break cannot stand in a key of one event: the two never meet.
-            event_id = new_id() if key is None else id_of_key(caller.org_id, f"{key}\n{index}")
+        # A line break cannot stand in a key of one event: the two never meet.
+        event_key = None if key is None else f"{key}\n{index}"
         try:
+            event_id = _id_of(event, caller, event_key, ("body", index))
             stored = new_event(event, caller.org_id, event_id, correlation_id, ("body", index))
         except Problem as problem:
             rejected[index] = problem.errors or (FieldError(("body", index), problem.detail),)
             continue
-        yield _Item(index, stored, id_is_new)
+        yield _Item(index, stored, event.event_id is None and key is None)
+
+
+def _id_of(given: EventIn, caller: Caller, key: str | None, place: Place) -> UUID:
+    """The id of an event: the producer's own, or the one that its key stands for, or a new one."""
+    if given.event_id is None:
+        return new_id() if key is None else id_of_key(caller.org_id, "event", key)
+    if key is not None:
+        message = "cannot be given together with an Idempotency-Key; send one of them"
+        raise invalid(FieldError((*place, "event_id"), message))
+    return given.event_id
 
 
 def _refusal(receipt: Receipt, place: Place) -> Problem | None:
@@ -158,7 +165,7 @@ def _refusal(receipt: Receipt, place: Place) -> Problem | None:
         case "accepted" | "duplicate":
             return None
         case "conflict":
-            message = "This event id or Idempotency-Key was used for another event type or payload."
+            message = "This event id or Idempotency-Key was used for an event with other content or terms."
             return Problem(409, message, errors=[FieldError((*place, "event_id"), message)])
         case "no_endpoint":
             return invalid(FieldError((*place, "endpoint_id"), "There is no such endpoint"))

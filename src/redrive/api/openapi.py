@@ -4,6 +4,7 @@ from typing import Any
 
 from fastapi import FastAPI
 
+from redrive.api.correlation import MAX_CORRELATION_CHARS
 from redrive.api.event_input import (
     MAX_EVENT_TYPE_CHARS,
     MAX_IDEMPOTENCY_KEY_CHARS,
@@ -42,7 +43,7 @@ _SCHEMAS: dict[str, Any] = {
             ordering_key={"anyOf": [_text(MAX_TEXT_CHARS), {"type": "null"}]},
             policy={"anyOf": [_text(MAX_POLICY_NAME_CHARS), {"type": "null"}]},
             external_system={"anyOf": [_text(MAX_TEXT_CHARS), {"type": "null"}]},
-            correlation_id={"anyOf": [_text(MAX_TEXT_CHARS), {"type": "null"}]},
+            correlation_id={"anyOf": [_text(MAX_CORRELATION_CHARS), {"type": "null"}]},
         ),
         "additionalProperties": False,
         "examples": [_EXAMPLE],
@@ -87,7 +88,10 @@ _KEY_HEADER = {
     "in": "header",
     "required": False,
     "schema": _text(MAX_IDEMPOTENCY_KEY_CHARS),
-    "description": "The same key with the same content is answered, not stored again; with other content: 409.",
+    "description": (
+        "The same key with the same content and terms is answered, not stored again; with others: 409. "
+        "Not together with an event_id of your own: 422."
+    ),
 }
 
 

@@ -3,7 +3,6 @@
 Called by the routes. Times and ids stay values: the encoder writes them (ISO 8601 with Z, microseconds kept).
 """
 
-from base64 import b64encode
 from collections.abc import Sequence
 from datetime import datetime
 from functools import lru_cache
@@ -11,10 +10,10 @@ from math import floor
 
 import msgspec
 
-from redrive.api.json_rules import BadJson, decode_strictly
+from redrive.api.evidence import payload, redacted_answer, redacted_payload
 from redrive.core.lifecycle import CLOSED_STATES, TaskState, queue_status, retry_count
 from redrive.core.policy import Policy, preview
-from redrive.core.redact import REDACTED, redact_text, redact_value
+from redrive.core.redact import REDACTED, redact_url
 from redrive.store.db import Record
 from redrive.store.endpoints import EndpointSpec
 
@@ -22,6 +21,8 @@ Row = Record
 Shape = dict[str, object]
 
 NEVER_YEAR = datetime.max.year  # the database's infinity
+# Of receivers' answers in one of ours. To hide what looks secret in them takes about a second per MiB.
+MAX_ANSWERS_BYTES = 512 * 1024
 
 
 def moment(at: datetime | None) -> datetime | None:
@@ -91,7 +92,7 @@ def dead_letter(row: Row) -> Shape:
 def dead_letter_detail(row: Row, attempts: Sequence[Row]) -> Shape:
     closed = row["closed_at"] is not None
     return dead_letter(row) | {
-        "attempts": [attempt(one) for one in attempts],
+        "attempts": tries(attempts),
         "payload_snapshot": redacted_payload(row["body"]),
         "config_snapshot": {
             "endpoint": msgspec.json.decode(row["config"]) if row["config"] else None,
@@ -117,7 +118,17 @@ def dead_letter_detail(row: Row, attempts: Sequence[Row]) -> Shape:
     }
 
 
-def attempt(row: Row) -> Shape:
+def tries(rows: Sequence[Row]) -> list[Shape]:
+    """Attempts in the order given. The bodies of the oldest are left out where all together are too much."""
+    shown: list[Shape] = []
+    left_bytes = MAX_ANSWERS_BYTES
+    for row in reversed(rows):
+        left_bytes -= len(row["response_body"] or b"")
+        shown.append(_try(row, with_body=left_bytes >= 0))
+    return shown[::-1]
+
+
+def _try(row: Row, *, with_body: bool) -> Shape:
     """One try. An open lease is a try with the result `open` and no end."""
     ended_at = row["ended_at"]
     return {
@@ -134,7 +145,7 @@ def attempt(row: Row) -> Shape:
         "error_stack": row["error_stack"],
         "possible_duplicate": row["possible_duplicate"],
         "request": _request(row),
-        "response": _response(row),
+        "response": _response(row, with_body=with_body),
         "late": {"at": row["late_at"], "result": row["late_result"]} if row["late_at"] else None,
         "worker_id": row["worker_id"],
     }
@@ -159,47 +170,20 @@ def _request(row: Row) -> Shape | None:
     }
 
 
-def _response(row: Row) -> Shape | None:
+def _response(row: Row, *, with_body: bool = True) -> Shape | None:
     if row["status_code"] is None:
         return None
+    body: bytes | None = row["response_body"]
     return {
         "status": row["status_code"],
         "headers": _headers(row["response_headers"]),
-        "body": None if row["response_body"] is None else _text(row["response_body"]),
-        "truncated": row["truncated"],
+        "body": redacted_answer(body, truncated=row["truncated"]) if body is not None and with_body else None,
+        "truncated": row["truncated"] or not (body is None or with_body),
     }
 
 
 def _headers(stored: str | None) -> dict[str, str]:
     return msgspec.json.decode(stored, type=dict[str, str]) if stored else {}
-
-
-def _text(body: bytes) -> str:
-    """Bytes as text where they are, else marked as base64."""
-    try:
-        return body.decode("utf-8")
-    except UnicodeDecodeError:
-        return f"base64:{b64encode(body).decode()}"
-
-
-def payload(body: bytes | None) -> object:
-    """A payload as JSON, byte for byte where it is JSON."""
-    if body is None:
-        return None
-    try:
-        decode_strictly(body)
-    except BadJson:
-        return _text(body)
-    return msgspec.Raw(body)
-
-
-def redacted_payload(body: bytes | None) -> object:
-    if body is None:
-        return None
-    try:
-        return redact_value(decode_strictly(body))
-    except BadJson:
-        return redact_text(_text(body))
 
 
 def event(row: Row) -> Shape:
@@ -235,13 +219,16 @@ def event_status(row: Row) -> Shape:
     }
 
 
-def endpoint(row: Row, spec: EndpointSpec) -> Shape:
-    """An endpoint without its secret. Custom headers may carry credentials: only their names are shown."""
+def endpoint(row: Row, spec: EndpointSpec, *, whole_url: bool) -> Shape:
+    """An endpoint without its secret. Custom headers may carry credentials: only their names are shown.
+
+    So may a URL: it is whole only for those who may change it.
+    """
     return {
         "id": row["id"],
         "name": spec.name,
         "kind": spec.kind,
-        "url": spec.url,
+        "url": spec.url if whole_url or spec.url is None else redact_url(spec.url),
         "event_types": list(spec.event_types),
         "policy": spec.policy,
         "ordered": spec.ordered,
@@ -281,7 +268,7 @@ def log(row: Row, attempts: Sequence[Row]) -> Shape:
         "correlation_id": row["correlation_id"],
         "created_at": row["created_at"],
         "updated_at": row["updated_at"],
-        "attempts": [attempt(one) for one in attempts],
+        "attempts": tries(attempts),
     }
 
 
@@ -326,3 +313,10 @@ def page(data: Sequence[object], *, limit: int, cursor: str | None, total: int |
 def whole(data: Sequence[object], limit: int) -> Shape:
     """A list that is short enough to be shown at once."""
     return page(data, limit=limit, cursor=None, total=len(data))
+
+
+def newest_tries(rows: Sequence[Row], limit: int) -> Shape:
+    """Attempts as a list of their own. No cursor leads to the older ones, but that there are some is said."""
+    older = bool(rows) and rows[0]["older"]
+    pagination = {"limit": limit, "cursor": None, "has_more": older, "total_count": None if older else len(rows)}
+    return {"data": tries(rows), "pagination": pagination}

@@ -177,7 +177,8 @@ def _child_env(settings: Settings, url: str) -> dict[str, str]:
     """What flags said, for processes that see only the environment. The URL has a password: not for argv."""
     env = {f"REDRIVE_{name.upper()}": str(getattr(settings, name)) for name in PASSED_ON}
     env["REDRIVE_DATABASE_URL"] = url
-    env["REDRIVE_ALLOW_NETWORKS"] = ",".join(map(str, settings.allow_networks))
+    # An empty variable counts as unset, and a file might open what a flag has closed: say it.
+    env["REDRIVE_ALLOW_NETWORKS"] = ",".join(map(str, settings.allow_networks)) or "none"
     if settings.secret_key is not None:
         env["REDRIVE_SECRET_KEY"] = settings.secret_key.get_secret_value()
     return env

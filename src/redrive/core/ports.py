@@ -67,6 +67,7 @@ class Released(NamedTuple):
 
     why: str
     possible_duplicate: bool = False
+    delay_s: float = 0.0
 
 
 class Settlement(NamedTuple):
@@ -96,7 +97,7 @@ class Floor(NamedTuple):
 
 class Claim(NamedTuple):
     jobs: list[Job]
-    held: int  # due, but put on hold instead: their endpoint is disabled
+    held: int  # due, but not leased: their endpoint is disabled, or is being changed at this moment
     ends: Mapping[str, Floor]  # where it stopped in the queues that may have more
 
 
@@ -161,6 +162,7 @@ class EndpointTerms(NamedTuple):
     headers: tuple[tuple[str, str], ...]
     ca_pem: str | None
     deleted: bool
+    problem: str | None = None  # why nothing can be delivered to it, for a person to read
 
     def __repr__(self) -> str:
         return f"EndpointTerms(id={self.id}, name={self.name!r})"

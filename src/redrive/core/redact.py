@@ -67,9 +67,14 @@ _SECRET_PARTS = (
     "signature",
     "bearer",
     "jwt",
+    "cardnumber",
+    "cvv",
+    "cvc",
+    "iban",
 )
-_SECRET_ENDS = ("auth", "pass")
-_SECRET_WORDS = frozenset({"pin", "otp", "cvv", "cvc", "session"})
+_SECRET_ENDS = ("auth", "pass", "ssn", "cardpan", "cardno")
+_SECRET_WORDS = frozenset({"pin", "otp", "pan", "session"})
+_GROUPED_ENDS = ("number", "iban", "ssn", "pan", "cardno")  # people write them in groups, with blanks between
 _NOT_WORD = re.compile(r"[\W_]+")
 
 # Possessive quantifiers (++, *+) keep every pattern linear: what is read is never read again.
@@ -82,8 +87,9 @@ _SCHEMES = re.compile(r"(?i:\bbearer\s++)[^\s,;\"']++|(?i:\bbasic\s++)(?=[a-z_-]
 _PRIVATE_KEY = re.compile(r"-----BEGIN [A-Z ]*+-----(?:[^-]|-(?!----END))*+(?:-----END[A-Z ]*+-----)?")
 _URL = re.compile(r"\b[A-Za-z][A-Za-z0-9+.-]{1,20}://[^\s\"'<>`]++")
 _HOOK = re.compile(r"/hooks/[^/?#\s\"']++")
+_HOOK_PATH = re.compile(r"/hooks/[^/]++")
 _PAIR = re.compile(
-    r"(?<![\w.-])((?:(?i:api|private|access|secret|signing) )?[\w.-]++)"
+    r"(?<![\w.-])((?:(?i:api|private|access|secret|signing|card) )?[\w.-]++)"
     r"(?:(?:\\*+[\"'])?\s*+(?:=>|[=:]++)\s*+|\\*+[\"']\s*+,\s*+(?=[brBR]?\\*+[\"']))"
 )
 _QUOTED = re.compile(
@@ -91,6 +97,7 @@ _QUOTED = re.compile(
     re.DOTALL,
 )
 _LINE = re.compile(r"[^\r\n\"']*+")
+_GROUPS = re.compile(r"[^\s,;&\"'})\]]*+(?: [0-9A-Z]{1,4}(?!\w))*+")
 _WORD = re.compile(r"(?:(?i:bearer|basic|digest|token)\s++)?[^\s,;&\"'})\]]*+")
 _HINT = re.compile(r"[=:_.-]|/hooks/|(?i:bearer|basic)|[\"'],|AKIA|ASIA")
 _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")  # PostgreSQL's text takes neither
@@ -125,7 +132,7 @@ def redact_url(url: str) -> str:
         # An unescaped / ? or # in a password ends the authority early: what follows is not a path then.
         return f"{scheme}{found}{REDACTED}"
     path, query = _split(path, "?#")
-    path = _HOOK.sub(f"/hooks/{REDACTED}", path)
+    path = _HOOK_PATH.sub(f"/hooks/{REDACTED}", path)
     return f"{scheme}{found}{authority}{path}{f'?{REDACTED}' if query else ''}"
 
 
@@ -231,8 +238,11 @@ def _value_end(text: str, start: int, key: str) -> int:
         return start + len(REDACTED)
     if text[start : start + 1] in tuple(_OPENING):
         return _bracket_end(text, start)
-    whole_line = key.lower().endswith(("authorization", "cookie"))
-    value = (_LINE if whole_line else _WORD).match(text, start)
+    if key.lower().endswith(("authorization", "cookie")):
+        form = _LINE
+    else:
+        form = _GROUPS if key.lower().endswith(_GROUPED_ENDS) else _WORD
+    value = form.match(text, start)
     return value.end() if value else start
 
 

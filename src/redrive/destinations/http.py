@@ -20,7 +20,7 @@ from redrive.core.outcome import Category, Failure, Outcome, Steer, Success
 from redrive.core.ports import HTTP_QUEUE, NO_EXCHANGE, EndpointBook, EndpointTerms, Exchange, Job, Released, Try
 from redrive.core.redact import redact_headers, redact_url
 from redrive.core.sign import sign
-from redrive.destinations.client import Client, FailureKind, Request, Response, TransferError, build_head
+from redrive.destinations.client import BadHeader, Client, FailureKind, Request, Response, TransferError, build_head
 
 TERMS_TTL_S = 1.0  # an edit of an endpoint reaches running workers within this time
 MAX_ENDPOINTS_CACHED = 10_000
@@ -76,19 +76,23 @@ class HttpDestination:
             self._plans[terms.id] = self._plan(terms)
 
     def _plan(self, terms: EndpointTerms) -> _Plan:
-        target, problem = None, None
+        """What is wrong with one endpoint is said in its own plan: the batch has deliveries to others."""
+        target, problem, head = None, terms.problem, b""
         if terms.deleted:
             problem = f"The endpoint {terms.name!r} was deleted."
-        else:
+        elif problem is None:
             try:
+                head = build_head([("user-agent", self._user_agent), *terms.headers])
                 target = parse_target(terms.url)
             except BadUrl as error:
                 problem = f"The endpoint's URL cannot be used: {error}"
+            except BadHeader as error:
+                problem = f"The endpoint's headers cannot be sent: {error}"
         shown = redact_headers(dict(terms.headers)) if terms.headers else None
         return _Plan(
             target=target,
             problem=problem,
-            head=build_head([("user-agent", self._user_agent), *terms.headers]),
+            head=head,
             secrets=terms.secrets,
             ca_pem=terms.ca_pem,
             url=redact_url(terms.url),

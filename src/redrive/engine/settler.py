@@ -6,7 +6,7 @@ waits for it, its slots stay taken, and so the worker stops claiming.
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from uuid import UUID
 
 import structlog
@@ -17,8 +17,15 @@ MAX_BATCH = 500
 WRITERS = 2  # one batch is on its way to disk while the next one is made
 RETRY_FIRST_S = 0.1
 RETRY_MOST_S = 2.0
+MAX_ERROR_CHARS = 300
 
 log = structlog.get_logger("redrive.settler")
+
+
+def brief(error: BaseException) -> str:
+    """An error for the log: its first line. The lines below may quote rows, and with them what receivers answered."""
+    first = str(error).partition("\n")[0]
+    return f"{type(error).__name__}: {first[:MAX_ERROR_CHARS]}"
 
 
 class Settler:
@@ -36,6 +43,11 @@ class Settler:
     def put(self, settlement: Settlement) -> None:
         self._waiting.append(settlement)
         self._filled.set()
+
+    @property
+    def writers(self) -> Sequence[asyncio.Task[None]]:
+        """Tasks that run as long as the settler does: one that ends is a bug, and results would pile up behind it."""
+        return self._writers
 
     async def close(self) -> None:
         for writer in self._writers:
@@ -63,8 +75,6 @@ class Settler:
             try:
                 return await self._store.settle(batch, self._worker_id)
             except Exception as error:  # noqa: BLE001 - whatever it is, the results must not be dropped
-                log.warning(
-                    "settle_failed", error=f"{type(error).__name__}: {error}", tasks=len(batch), again_in_s=pause_s
-                )
+                log.warning("settle_failed", error=brief(error), tasks=len(batch), again_in_s=pause_s)
             await asyncio.sleep(pause_s)
             pause_s = min(pause_s * 2, RETRY_MOST_S)

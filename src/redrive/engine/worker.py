@@ -16,7 +16,7 @@ from uuid import UUID
 import structlog
 
 from redrive.core.classify import failure_of
-from redrive.core.decide import AwaitPerson, Decision, Die, Reason, RetryIn, decide, expired
+from redrive.core.decide import AwaitPerson, Decision, Die, Reason, RetryIn, Succeed, decide, expired
 from redrive.core.outcome import Category, Failure, Success
 from redrive.core.policy import Policy
 from redrive.core.ports import (
@@ -32,7 +32,7 @@ from redrive.core.ports import (
     TaskStore,
     Try,
 )
-from redrive.engine.settler import Settler
+from redrive.engine.settler import Settler, brief
 
 DEFAULT_CONCURRENCY = 500
 DEFAULT_MARGIN_S = 15.0
@@ -42,8 +42,10 @@ MAX_POLICIES_CACHED = 10_000
 FULL_SCAN_EVERY_S = 0.5  # how long a row that was committed behind the floor may wait
 CLAIM_ENDS_S = 1.0  # for a claim under way when the worker is told to stop
 SMALL_CLAIM_AFTER_S = 0.05
+UNREADABLE_S = 30.0
 DRAIN_S = 6.0
 GONE = 410
+SUCCEED = Succeed()
 
 log = structlog.get_logger("redrive.worker")
 
@@ -75,9 +77,10 @@ class Worker:
         self._wanted = asyncio.Event()  # something may be due: look
         self._freed = asyncio.Event()  # a slot came free
         self._stopping = False
+        self._breaking_off = False
         self._trying = 0  # deliveries in flight
         self._unsettled = 0  # those, and results on their way to the database
-        self._tries: set[asyncio.Task[None]] = set()
+        self._tries: dict[UUID, asyncio.Task[None]] = {}
         self._settler = Settler(store, worker_id, self._note_settled)
         self._followups: set[asyncio.Task[None]] = set()
 
@@ -94,7 +97,7 @@ class Worker:
         stopped = asyncio.create_task(stop.wait())
         try:
             working = asyncio.create_task(self._work())
-            await asyncio.wait({stopped, working}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({stopped, working, *self._settler.writers}, return_when=asyncio.FIRST_COMPLETED)
             # A claim that is broken off may have leased tasks that nobody would give back: let it end.
             self._stopping = True
             self._wanted.set()
@@ -104,7 +107,10 @@ class Worker:
             await asyncio.gather(working, return_exceptions=True)
         finally:
             stopped.cancel()
+            broken = [writer for writer in self._settler.writers if writer.done()]
             await self._drain()
+        for writer in broken:
+            writer.result()  # raises what ended it: better a new process than one that settles nothing
 
     async def run_until_idle(self) -> None:
         """Carry out everything that is due now, and what falls due at once by it. For tests and one-off runs."""
@@ -136,7 +142,7 @@ class Worker:
                     await self._rest()
                 pause_s = 0.1
             except Exception as error:  # noqa: BLE001 - the database may be away: wait for it, never die of it
-                log.warning("claim_failed", error=f"{type(error).__name__}: {error}", again_in_s=pause_s)
+                log.warning("claim_failed", error=brief(error), again_in_s=pause_s)
                 await asyncio.sleep(pause_s)
                 pause_s = min(pause_s * 2, 2.0)
 
@@ -196,15 +202,15 @@ class Worker:
         except Exception as error:
             for job in jobs:
                 self._settle(job, None, Released("What the try needs could not be loaded."), NO_EXCHANGE, 0.0)
-            raise ConnectionError(f"loading policies or endpoints failed: {error}") from error
+            raise ConnectionError(f"loading policies or endpoints failed: {brief(error)}") from error
         for job in jobs:
             policy = self._policies.get(job.policy_id)
             if policy is None:
-                self._settle(job, None, Die(Reason.PERMANENT, Category.CONFIGURATION), NO_EXCHANGE, 0.0)
+                # Stored by a newer Redrive: left for a worker that can read it.
+                why = "Its policy is one that this version of Redrive cannot read."
+                self._settle(job, None, Released(why, delay_s=UNREADABLE_S), NO_EXCHANGE, 0.0)
                 continue
-            attempt = asyncio.create_task(self._carry_out(job, policy, asked_at))
-            self._tries.add(attempt)
-            attempt.add_done_callback(self._tries.discard)
+            self._tries[job.id] = asyncio.create_task(self._carry_out(job, policy, asked_at))
 
     async def _load(self, jobs: Sequence[Job]) -> None:
         missing = {job.policy_id: (job.org_id, job.policy_id) for job in jobs if job.policy_id not in self._policies}
@@ -232,26 +238,27 @@ class Worker:
             self._settle(job, None, Released("The worker was too busy to begin in time."), NO_EXCHANGE, 0.0)
             return
         began = time.perf_counter()
-        try:
-            tried = await self._by_queue[job.queue].attempt(job, now)
-        except asyncio.CancelledError:
-            self._settle(
-                job,
-                None,
-                Released("The worker was stopped while it was trying.", possible_duplicate=True),
-                NO_EXCHANGE,
-                time.perf_counter() - began,
-            )
-            return
-        except Exception as error:  # noqa: BLE001 - a destination's bug is a failed try, with its stack
-            tried = Try(failure_of(error, traceback.format_exc()))
+        tried = await self._try(job, now)
         took_s = time.perf_counter() - began
         if isinstance(tried, Released):
             self._settle(job, None, tried, NO_EXCHANGE, took_s)
             return
-        age = now - job.begun_at + timedelta(seconds=took_s)
-        decision = decide(policy, tried.outcome, failures=job.attempts + 1, age=age, roll=self._dice())
-        self._settle(job, tried.outcome, decision, tried.exchange, took_s)
+        outcome = tried.outcome
+        decision: Decision = SUCCEED
+        if isinstance(outcome, Failure):
+            age = now - job.begun_at + timedelta(seconds=took_s)
+            decision = decide(policy, outcome, failures=job.attempts + 1, age=age, roll=self._dice())
+        self._settle(job, outcome, decision, tried.exchange, took_s)
+
+    async def _try(self, job: Job, now: datetime) -> Try | Released:
+        try:
+            return await self._by_queue[job.queue].attempt(job, now)
+        except asyncio.CancelledError as error:
+            if self._breaking_off:
+                return Released("The worker was stopped while it was trying.", possible_duplicate=True)
+            return Try(failure_of(error, traceback.format_exc()))  # not ours: a handler that cancels itself has failed
+        except Exception as error:  # noqa: BLE001 - a destination's bug is a failed try, with its stack
+            return Try(failure_of(error, traceback.format_exc()))
 
     # -- settling --------------------------------------------------------------------------------------------------
 
@@ -263,6 +270,7 @@ class Worker:
         exchange: Exchange,
         took_s: float,
     ) -> None:
+        self._tries.pop(job.id, None)
         self._trying -= 1
         self._freed.set()
         self._settler.put(Settlement(job, outcome, decision, exchange, took_s))
@@ -313,7 +321,7 @@ class Worker:
             if await self._store.disable_endpoint(org_id, endpoint_id, "It answered 410 Gone."):
                 log.warning("endpoint_disabled", org_id=str(org_id), endpoint_id=str(endpoint_id), why="410 Gone")
         except Exception as error:  # noqa: BLE001 - the next 410 will try again
-            log.warning("endpoint_disable_failed", endpoint_id=str(endpoint_id), error=str(error))
+            log.warning("endpoint_disable_failed", endpoint_id=str(endpoint_id), error=brief(error))
 
     # -- stopping --------------------------------------------------------------------------------------------------
 
@@ -321,11 +329,12 @@ class Worker:
         """Let tries end, break off those that take too long, and write everything down."""
         until = asyncio.get_running_loop().time() + DRAIN_S
         if self._tries:
-            await asyncio.wait(self._tries, timeout=DRAIN_S * 2 / 3)
-        for attempt in self._tries:
+            await asyncio.wait(self._tries.values(), timeout=DRAIN_S * 2 / 3)
+        self._breaking_off = True
+        for attempt in list(self._tries.values()):
             attempt.cancel()
         if self._tries:
-            await asyncio.wait(self._tries, timeout=1)
+            await asyncio.wait(self._tries.values(), timeout=1)
         try:
             async with asyncio.timeout_at(until):
                 await self._settled_all()
@@ -345,6 +354,11 @@ def _instead_of_a_try(policy: Policy, job: Job, now: datetime) -> Die | AwaitPer
         decision = decide(policy, lost, failures=job.attempts, age=age, roll=0.5)
         if isinstance(decision, Die | AwaitPerson):
             return decision
+    # A lost try may have used the last retry up before the lease was given back or the task was held. A redrive
+    # grants one try at least.
+    granted = 1 if job.generation else 0
+    if policy.max_retries is not None and job.attempts > max(policy.max_retries, granted):
+        return Die(Reason.EXHAUSTED, Category.TIMEOUT)
     if expired(policy, age):
         return Die(Reason.EXPIRED, Category.TIMEOUT)
     return None

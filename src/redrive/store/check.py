@@ -69,6 +69,11 @@ RULES: tuple[Rule, ...] = (
         "The task is held by nobody, or for too long.",
     ),
     Rule(
+        "held",
+        "A held task's endpoint is there, and disabled.",
+        "Nobody will release the task: disable its endpoint and enable it again, or skip the task.",
+    ),
+    Rule(
         "open_try",
         "A leased task has one open try, and no attempt is ahead of its task.",
         "A try was recorded that no lease allowed: two workers may have had the task at once.",

@@ -10,17 +10,26 @@ from uuid import UUID
 
 import asyncpg
 import msgspec
+import structlog
 
 from redrive.core import sign
 from redrive.core.ports import EndpointTerms
+from redrive.core.redact import redact_url
 from redrive.store import audit
 from redrive.store.audit import Act
 from redrive.store.db import Database, Record, Session
 from redrive.store.orgs import new_id
 from redrive.store.paging import Page, page_of
-from redrive.store.seal import Sealer
+from redrive.store.seal import Sealer, SealError
 
 HOLD_BATCH = 10_000
+
+log = structlog.get_logger("redrive.endpoints")
+
+_SEALED_SHUT = (
+    "The endpoint's secret or headers cannot be opened with this installation's key. Start the workers with the "
+    "REDRIVE_SECRET_KEY (or the data folder's secret.key) that they were stored under, or make the endpoint anew."
+)
 
 
 class NameTaken(Exception):
@@ -78,8 +87,11 @@ class Endpoints:
     async def update(
         self, session: Session, endpoint_id: UUID, changes: Mapping[str, object], act: Act
     ) -> Record | None:
-        """Change the fields named. None where there is no such endpoint."""
-        row = await get_endpoint(session, endpoint_id)
+        """Change the fields named. None where there is no such endpoint.
+
+        All columns are written: the row is locked first, so that nobody's change of the others is undone.
+        """
+        row = await lock_endpoint(session, endpoint_id)
         if row is None:
             return None
         before = self.spec_of(row)
@@ -135,6 +147,10 @@ class Endpoints:
     def _seal_secrets(self, org_id: UUID, endpoint_id: UUID, secrets: Sequence[str]) -> bytes:
         return self._sealer.seal(msgspec.json.encode(secrets), f"secret:{org_id}:{endpoint_id}")
 
+    def _unseal_secrets(self, row: Record) -> tuple[bytes, ...]:
+        clear = self._sealer.unseal(row["secret_sealed"], f"secret:{row['org_id']}:{row['id']}")
+        return tuple(sign.decode_secret(secret) for secret in msgspec.json.decode(clear, type=list[str]))
+
     def _unseal_headers(self, row: Record) -> tuple[tuple[str, str], ...]:
         if row["headers_sealed"] is None:
             return ()
@@ -142,17 +158,30 @@ class Endpoints:
         return msgspec.json.decode(clear, type=tuple[tuple[str, str], ...])
 
     def terms_of(self, row: Record) -> EndpointTerms:
-        """What a delivery needs, secrets in the clear."""
-        sealed = self._sealer.unseal(row["secret_sealed"], f"secret:{row['org_id']}:{row['id']}")
+        """What a delivery needs, secrets in the clear.
+
+        Where they do not open, the answer is the problem: one endpoint must not keep all others from their deliveries.
+        """
+        secrets: tuple[bytes, ...] = ()
+        headers: tuple[tuple[str, str], ...] = ()
+        problem = None
+        try:
+            secrets, headers = self._unseal_secrets(row), self._unseal_headers(row)
+        except (SealError, ValueError, msgspec.MsgspecError) as error:  # ValueError: too short to be a sealed value
+            log.error(
+                "endpoint_unreadable", endpoint_id=str(row["id"]), org_id=str(row["org_id"]), why=type(error).__name__
+            )
+            problem = _SEALED_SHUT
         return EndpointTerms(
             org_id=row["org_id"],
             id=row["id"],
             name=row["name"],
             url=row["url"] or "",
-            secrets=tuple(sign.decode_secret(secret) for secret in msgspec.json.decode(sealed, type=list[str])),
-            headers=self._unseal_headers(row),
+            secrets=secrets,
+            headers=headers,
             ca_pem=row["ca_pem"],
             deleted=row["deleted_at"] is not None,
+            problem=problem,
         )
 
 
@@ -170,6 +199,11 @@ class EndpointTermsBook:
 
 async def get_endpoint(session: Session, endpoint_id: UUID) -> Record | None:
     return await session.fetchrow("get_endpoint", session.org_id, endpoint_id)
+
+
+async def lock_endpoint(session: Session, endpoint_id: UUID) -> Record | None:
+    """Read it for a change: whoever else changes it waits until this transaction ends."""
+    return await session.fetchrow("lock_endpoint", session.org_id, endpoint_id)
 
 
 async def list_endpoints(session: Session, *, limit: int, after: Sequence[object] | None) -> Page:
@@ -201,10 +235,10 @@ async def release_held(session: Session, endpoint_id: UUID) -> int:
 
 
 def _audited(spec: EndpointSpec) -> dict[str, object]:
-    """For the audit: header names, never their values, and no query of the URL."""
+    """For the audit: header names, never their values, and the URL without what may be secret in it."""
     return {
         "name": spec.name,
-        "url": spec.url.partition("?")[0] if spec.url else None,
+        "url": redact_url(spec.url) if spec.url else None,
         "event_types": list(spec.event_types),
         "kind": spec.kind,
         "policy": spec.policy,

@@ -52,10 +52,23 @@ async def accept(db: Database, events: Sequence[NewEvent], clock: Clock) -> list
         if key not in first:
             first[key] = event
         elif receipt.verdict in ("accepted", "duplicate"):
-            same = (first[key].body, first[key].event_type) == (event.body, event.event_type)
+            same = _identity(first[key]) == _identity(event)
             receipt = Receipt("duplicate" if same else "conflict", receipt.status)
         receipts.append(receipt)
     return receipts
+
+
+def _identity(event: NewEvent) -> tuple[object, ...]:
+    """What the same event has in common with its repetition; the SQL function compares the same."""
+    return (
+        event.body,
+        event.event_type,
+        event.endpoint_id,
+        event.handler,
+        event.policy,
+        event.external_system,
+        event.ordering_key,
+    )
 
 
 def _columns(events: Sequence[NewEvent]) -> list[tuple[object, ...]]:
@@ -87,7 +100,10 @@ async def list_events(
 
 
 async def list_event_attempts(session: Session, event_id: UUID) -> list[Record]:
-    """Every try of every task of an event, oldest first, the open ones included."""
+    """The tries of every task of an event, oldest first, the open ones included.
+
+    The newest 1 000; `older` is true in their rows where there are more.
+    """
     return await session.fetch("list_event_attempts", session.org_id, event_id)
 
 

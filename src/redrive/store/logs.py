@@ -10,5 +10,8 @@ async def get_log(session: Session, log_id: UUID) -> Record | None:
 
 
 async def list_task_attempts(session: Session, task_id: UUID) -> list[Record]:
-    """Every try of a task, of all generations, oldest first; an open lease is a try without an end."""
+    """The tries of a task, of all generations, oldest first; an open lease is a try without an end.
+
+    The newest 1 000; `older` is true in their rows where there are more.
+    """
     return await session.fetch("list_task_attempts", session.org_id, task_id)

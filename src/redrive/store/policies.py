@@ -38,7 +38,7 @@ async def put_policy(session: Session, name: str, policy: Policy, act: Act) -> R
         "policy.put",
         "policy",
         policy_id,
-        before=msgspec.json.decode(before["spec"]) if before else None,
-        after=spec,
+        before={"name": name, **msgspec.json.decode(before["spec"], type=dict[str, object])} if before else None,
+        after={"name": name, **spec},
     )
     return row

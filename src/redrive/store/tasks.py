@@ -18,7 +18,7 @@ from redrive.core.decide import AwaitPerson, Decision, Die, RetryIn, Succeed
 from redrive.core.fingerprint import fingerprint
 from redrive.core.outcome import Category, Failure, Success
 from redrive.core.policy import Policy, PolicyError
-from redrive.core.ports import Claim, Floor, Job, NextDue, Released, Settled, Settlement
+from redrive.core.ports import Claim, Exchange, Floor, Job, NextDue, Released, Settled, Settlement
 from redrive.store.clock import Clock
 from redrive.store.db import Database, Record
 
@@ -76,7 +76,21 @@ class Tasks:
                 if not tries_left:
                     raise
                 await asyncio.sleep(0)
+            except (asyncpg.DataError, asyncpg.IntegrityConstraintViolationError) as error:
+                log.error("settlement_refused", error_type=type(error).__name__, tasks=len(settlements))
+                return await self._one_by_one(settlements, worker_id)
         raise AssertionError("unreachable")
+
+    async def _one_by_one(self, settlements: Sequence[Settlement], worker_id: UUID | None) -> list[Settled]:
+        """A result that the database refuses must not hold up the others: it is written without what came back."""
+        settled: list[Settled] = []
+        for settlement in settlements:
+            try:
+                settled += await self._settle([settlement], worker_id)
+            except (asyncpg.DataError, asyncpg.IntegrityConstraintViolationError):
+                bare = settlement._replace(exchange=Exchange(status_code=settlement.exchange.status_code))
+                settled += await self._settle([bare], worker_id)
+        return settled
 
     async def _settle(self, settlements: Sequence[Settlement], worker_id: UUID | None) -> list[Settled]:
         succeeded = [s for s in settlements if isinstance(s.decision, Succeed)]
@@ -183,8 +197,8 @@ def _verdict(
             if failure is None:
                 message = f"No further try was made: {_WHY_NOT[reason.value]}."
             return "die", None, reason.value, category, message
-        case Released(why=why):
-            return "release", None, None, category, why
+        case Released(why=why, delay_s=delay_s):
+            return "release", delay_s, None, category, why
         case Succeed():
             raise AssertionError("a success is settled with the others of its kind")
     assert_never(decision)
@@ -193,7 +207,7 @@ def _verdict(
 _WHY_NOT = {
     "exhausted": "its retries are used up, the last one lost with its worker",
     "expired": "it is older than its policy allows",
-    "permanent": "its policy is one that this version of Redrive cannot read",
+    "permanent": "it cannot succeed",
     "skipped": "a person skipped it",
 }
 

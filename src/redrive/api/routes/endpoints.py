@@ -1,7 +1,7 @@
 """Endpoints: make, read, change, take away. The secret is in the answer that makes one, and nowhere else."""
 
 import hashlib
-from typing import Annotated
+from typing import Annotated, cast
 from uuid import UUID
 
 from fastapi import APIRouter, Depends, Query, Request, Response
@@ -11,14 +11,17 @@ from redrive.api.answers import answer
 from redrive.api.auth import SCHEMES, Manager, Reader
 from redrive.api.context import ApiContext, Context, act_of
 from redrive.api.cursors import ListPlace
-from redrive.api.endpoint_input import EndpointChange, EndpointIn
+from redrive.api.endpoint_input import EndpointChange, EndpointIn, HeaderLines, kept_headers
 from redrive.api.event_input import idempotency_key_in
+from redrive.api.permissions import Action, may
 from redrive.api.problems import FieldError, Problem, invalid, not_found
 from redrive.api.queries import PageQuery, id_in_path, no_query
+from redrive.core.redact import REDACTED
 from redrive.store import endpoints, idempotency
 from redrive.store.audit import Act
 from redrive.store.db import Record, Session
-from redrive.store.endpoints import EndpointSpec, NameTaken
+from redrive.store.endpoints import EndpointSpec, NameTaken, lock_endpoint
+from redrive.store.keys import Caller
 from redrive.store.policies import get_policy
 
 SCOPE = "endpoint"
@@ -26,8 +29,8 @@ SCOPE = "endpoint"
 router = APIRouter(prefix="/v1/endpoints", tags=["endpoints"], dependencies=SCHEMES)
 
 
-def _shape(context: ApiContext, row: Record) -> shapes.Shape:
-    return shapes.endpoint(row, context.endpoints.spec_of(row))
+def _shape(context: ApiContext, caller: Caller, row: Record) -> shapes.Shape:
+    return shapes.endpoint(row, context.endpoints.spec_of(row), whole_url=may(caller.role, Action.MANAGE))
 
 
 def _name_taken() -> Problem:
@@ -44,13 +47,13 @@ async def create_endpoint(request: Request, given: EndpointIn, caller: Manager, 
         async with context.app_db.tenant(caller.org_id) as session:
             made = await idempotency.claim(session, SCOPE, key, digest) if key else None
             if made is not None:
-                return answer(_shape(context, await _made_before(session, made)), 201)
+                return answer(_shape(context, caller, await _made_before(session, made)), 201)
             row, secret = await _create(context, session, spec, act_of(request, caller))
             if key:
                 await idempotency.fulfil(session, SCOPE, key, row["id"])
     except NameTaken:
         raise _name_taken() from None
-    return answer(_shape(context, row) | {"secret": secret}, 201)
+    return answer(_shape(context, caller, row) | {"secret": secret}, 201)
 
 
 async def _made_before(session: Session, made: idempotency.Made) -> Record:
@@ -81,7 +84,9 @@ async def list_endpoints(query: Annotated[PageQuery, Query()], caller: Reader, c
         page = await endpoints.list_endpoints(session, limit=query.limit, after=after)
     cursor = context.cursors.write(place, page.next_key) if page.next_key else None
     return answer(
-        shapes.page([_shape(context, row) for row in page.rows], limit=query.limit, cursor=cursor, total=page.total)
+        shapes.page(
+            [_shape(context, caller, row) for row in page.rows], limit=query.limit, cursor=cursor, total=page.total
+        )
     )
 
 
@@ -92,7 +97,7 @@ async def get_endpoint(endpoint_id: str, caller: Reader, context: Context) -> Re
         row = await endpoints.get_endpoint(session, wanted)
     if row is None:
         raise not_found("endpoint")
-    return answer(_shape(context, row))
+    return answer(_shape(context, caller, row))
 
 
 @router.patch("/{endpoint_id}", dependencies=[Depends(no_query)])
@@ -105,12 +110,23 @@ async def change_endpoint(
     try:
         async with context.app_db.tenant(caller.org_id) as session:
             await _check_policy(session, changes.get("policy"))
+            await _keep_headers(context, session, wanted, changes)
             row = await context.endpoints.update(session, wanted, changes, act_of(request, caller))
     except NameTaken:
         raise _name_taken() from None
     if row is None:
         raise not_found("endpoint")
-    return answer(_shape(context, row))
+    return answer(_shape(context, caller, row))
+
+
+async def _keep_headers(context: ApiContext, session: Session, endpoint_id: UUID, changes: dict[str, object]) -> None:
+    """Whoever sends an endpoint back as it was shown keeps the values that were not shown."""
+    given = cast(HeaderLines, changes.get("headers", ()))
+    if any(value == REDACTED for _, value in given):
+        # Locked: a value that somebody else changes at this moment must not come back.
+        row = await lock_endpoint(session, endpoint_id)
+        if row is not None:
+            changes["headers"] = kept_headers(given, context.endpoints.spec_of(row).headers)
 
 
 @router.delete("/{endpoint_id}", status_code=204, dependencies=[Depends(no_query)])

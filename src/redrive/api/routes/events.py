@@ -68,11 +68,11 @@ async def get_event_status(event_id: str, caller: Reader, context: Context) -> R
 
 @router.get("/{event_id}/attempts", dependencies=[Depends(no_query)])
 async def list_attempts(event_id: str, caller: Reader, context: Context) -> Response:
-    """Every try of every task of an event, oldest first."""
+    """The tries of every task of an event, oldest first; of more than 1 000 the newest."""
     wanted = id_in_path(event_id, "event")
     async with context.app_db.tenant(caller.org_id) as session:
         status = await events.get_event_status(session, wanted)
         rows = await events.list_event_attempts(session, wanted)
     if status is None:
         raise not_found("event")
-    return answer(shapes.whole([shapes.attempt(row) for row in rows], MAX_ATTEMPTS_SHOWN))
+    return answer(shapes.newest_tries(rows, MAX_ATTEMPTS_SHOWN))

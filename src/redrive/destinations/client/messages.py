@@ -5,7 +5,6 @@
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from redrive.core.address import Target
@@ -40,15 +39,17 @@ class BadHeader(ValueError):
     """A header that cannot be sent. The message names the header, never its value."""
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(NamedTuple):
     """One request. `head` holds every header line after Host, as `build_head` makes it."""
 
     target: Target
-    head: bytes = field(repr=False)
-    body: bytes = field(repr=False)
+    head: bytes
+    body: bytes
     method: str = "POST"
-    ca_pem: str | None = field(default=None, repr=False)
+    ca_pem: str | None = None
+
+    def __repr__(self) -> str:  # head and body may hold secrets
+        return f"Request({self.method} {self.target!r})"
 
 
 class Timings(NamedTuple):
@@ -58,16 +59,18 @@ class Timings(NamedTuple):
     first_byte_ms: float
 
 
-@dataclass(frozen=True, slots=True)
-class Response:
+class Response(NamedTuple):
     """An answer with a status line. `body_error` says why the body is incomplete; the status still counts."""
 
     status: int
-    headers: tuple[tuple[bytes, bytes], ...] = field(repr=False)
-    body: bytes = field(repr=False)
+    headers: tuple[tuple[bytes, bytes], ...]
+    body: bytes
     truncated: bool
     body_error: str | None
     timings: Timings
+
+    def __repr__(self) -> str:  # headers and body may hold secrets
+        return f"Response({self.status}, truncated={self.truncated}, body_error={self.body_error!r})"
 
     def header(self, name: bytes) -> bytes | None:
         """The first value under this lowercase name, or None."""

@@ -7,10 +7,12 @@ requests (and the address check) to a host that has moved. Lookups of one name t
 
 import asyncio
 import socket
-import threading
 from collections.abc import Sequence
+from functools import partial
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import Protocol
+
+from redrive.destinations.threads import DaemonThreads
 
 # getaddrinfo blocks and cannot be cancelled; a dead name server holds a thread for tens of seconds.
 MAX_LOOKUPS = 64
@@ -29,7 +31,7 @@ class SystemResolver:
     """getaddrinfo in daemon threads: a lookup that hangs delays neither other names nor the exit."""
 
     def __init__(self) -> None:
-        self._slots = asyncio.Semaphore(MAX_LOOKUPS)
+        self._threads = DaemonThreads(MAX_LOOKUPS, name="redrive-lookup")
         self._lookups: dict[str, asyncio.Task[Sequence[Ip]]] = {}
 
     async def resolve(self, host: str, port: int) -> Sequence[Ip]:
@@ -47,34 +49,11 @@ class SystemResolver:
             lookup.exception()  # fetched, so that a lookup all callers left is not reported as lost
 
     async def _look_up(self, host: str, port: int) -> Sequence[Ip]:
-        async with self._slots:
-            loop = asyncio.get_running_loop()
-            answer: asyncio.Future[Sequence[Ip]] = loop.create_future()
-            arguments = (loop, answer, host, port)
-            threading.Thread(target=_look_up_in_thread, args=arguments, daemon=True).start()
-            return await answer
+        await self._threads.take()
+        return await self._threads.run(partial(_addresses, host, port))
 
 
-def _look_up_in_thread(
-    loop: asyncio.AbstractEventLoop, answer: asyncio.Future[Sequence[Ip]], host: str, port: int
-) -> None:
-    found: Sequence[Ip] | OSError
-    try:
-        # Bytes skip Python's own IDNA step: the host was checked to be plain ASCII.
-        rows = socket.getaddrinfo(host.encode("ascii"), port, type=socket.SOCK_STREAM)
-        found = tuple(dict.fromkeys(ip_address(row[4][0]) for row in rows))[:MAX_ADDRESSES]
-    except OSError as error:
-        found = error
-    try:
-        loop.call_soon_threadsafe(_hand_over, answer, found)
-    except RuntimeError:
-        return  # the loop was closed while the lookup ran; nobody waits for the answer any more
-
-
-def _hand_over(answer: asyncio.Future[Sequence[Ip]], found: Sequence[Ip] | OSError) -> None:
-    if answer.done():
-        return
-    if isinstance(found, OSError):
-        answer.set_exception(found)
-    else:
-        answer.set_result(found)
+def _addresses(host: str, port: int) -> Sequence[Ip]:
+    # Bytes skip Python's own IDNA step: the host was checked to be plain ASCII.
+    rows = socket.getaddrinfo(host.encode("ascii"), port, type=socket.SOCK_STREAM)
+    return tuple(dict.fromkeys(ip_address(row[4][0]) for row in rows))[:MAX_ADDRESSES]

@@ -36,7 +36,7 @@ CREATE TRIGGER dead_letter_transition BEFORE UPDATE ON redrive.dead_letter FOR E
 -- Counters. One upsert per org, name and statement. A transaction counts in a shard that it has to itself until it ends:
 -- a caller's own transaction may stay open long after an enqueue, and settling counts in another order than accepting.
 -- Only when there are more transactions than shards do some of them wait for each other's rows.
-CREATE FUNCTION redrive.tally(p_org uuid[], p_name text[], p_n bigint[]) RETURNS void LANGUAGE plpgsql AS $$
+CREATE FUNCTION redrive.own_shard() RETURNS smallint LANGUAGE plpgsql AS $$
 DECLARE
   v_shards CONSTANT integer := 64;
   v_shard integer := pg_backend_pid() % v_shards;
@@ -45,65 +45,39 @@ BEGIN
     EXIT WHEN pg_try_advisory_xact_lock(1380271954, v_shard);
     v_shard := (v_shard + 1) % v_shards;
   END LOOP;
-  INSERT INTO redrive.counter AS c (org_id, name, shard, n)
-  SELECT d.org_id, d.name, v_shard::smallint, sum(d.n)
-    FROM unnest(p_org, p_name, p_n) AS d(org_id, name, n)
-   GROUP BY d.org_id, d.name HAVING sum(d.n) <> 0 ORDER BY d.org_id, d.name
-  ON CONFLICT (org_id, name, shard) DO UPDATE SET n = c.n + excluded.n;
+  RETURN v_shard;
 END $$;
 
-CREATE FUNCTION redrive.count_added() RETURNS trigger LANGUAGE plpgsql AS $$
-BEGIN
-  IF TG_TABLE_NAME = 'event' THEN
-    PERFORM redrive.tally(array_agg(org_id), array_agg(name), array_agg(n)) FROM (
-      SELECT org_id, 'event.' || status AS name, count(*) AS n FROM added GROUP BY org_id, status) d;
-  ELSIF TG_TABLE_NAME = 'dead_letter' THEN
-    PERFORM redrive.tally(array_agg(org_id), array_agg(name), array_agg(n)) FROM (
-      SELECT org_id, 'dead.' || state AS name, count(*) AS n FROM added GROUP BY org_id, state) d;
-  ELSE
-    PERFORM redrive.tally(array_agg(org_id), array_agg(name), array_agg(n)) FROM (
-      SELECT org_id, 'task.' || state AS name, count(*) AS n FROM added GROUP BY org_id, state) d;
-  END IF;
-  RETURN NULL;
-END $$;
-
-CREATE FUNCTION redrive.count_moved() RETURNS trigger LANGUAGE plpgsql AS $$
-BEGIN
-  IF TG_TABLE_NAME = 'event' THEN
-    PERFORM redrive.tally(array_agg(org_id), array_agg(name), array_agg(n)) FROM (
-      SELECT org_id, 'event.' || status AS name, -count(*) AS n FROM removed GROUP BY org_id, status
-      UNION ALL
-      SELECT org_id, 'event.' || status, count(*) FROM added GROUP BY org_id, status) d;
-  ELSIF TG_TABLE_NAME = 'dead_letter' THEN
-    PERFORM redrive.tally(array_agg(org_id), array_agg(name), array_agg(n)) FROM (
-      SELECT org_id, 'dead.' || state AS name, -count(*) AS n FROM removed GROUP BY org_id, state
-      UNION ALL
-      SELECT org_id, 'dead.' || state, count(*) FROM added GROUP BY org_id, state) d;
-  ELSE
-    -- 'retrying' counts the retry queue: open tasks that have failed before.
-    PERFORM redrive.tally(array_agg(org_id), array_agg(name), array_agg(n)) FROM (
-      SELECT org_id, 'task.' || state AS name, -count(*) AS n FROM removed GROUP BY org_id, state
-      UNION ALL
-      SELECT org_id, 'task.' || state, count(*) FROM added GROUP BY org_id, state
-      UNION ALL
-      SELECT org_id, 'retrying', -count(*) FROM removed
-       WHERE attempts > 0 AND state IN ('waiting', 'leased', 'held') GROUP BY org_id
-      UNION ALL
-      SELECT org_id, 'retrying', count(*) FROM added
-       WHERE attempts > 0 AND state IN ('waiting', 'leased', 'held') GROUP BY org_id) d;
-  END IF;
-  RETURN NULL;
-END $$;
-
+-- The same two trigger functions for each table that is counted, by the column that counts. Of tasks the retry queue is
+-- counted too: open ones that have failed before. A statement that touched no row costs nothing.
 DO $$
-DECLARE table_name text;
+DECLARE
+  t record;
+  upsert CONSTANT text := 'INSERT INTO redrive.counter AS c (org_id, name, shard, n)
+    SELECT org_id, name, redrive.own_shard(), sum(n) FROM (%s) d
+     GROUP BY org_id, name HAVING sum(n) <> 0 ORDER BY org_id, name
+    ON CONFLICT (org_id, name, shard) DO UPDATE SET n = c.n + excluded.n';
+  rows_of text;
 BEGIN
-  FOREACH table_name IN ARRAY ARRAY['event', 'task', 'dead_letter'] LOOP
-    EXECUTE format('CREATE TRIGGER count_added AFTER INSERT ON redrive.%I REFERENCING NEW TABLE AS added
-      FOR EACH STATEMENT EXECUTE FUNCTION redrive.count_added()', table_name);
-    EXECUTE format('CREATE TRIGGER count_moved AFTER UPDATE ON redrive.%I
+  FOR t IN SELECT * FROM (VALUES ('event', 'status', 'event.'), ('task', 'state', 'task.'), ('dead_letter', 'state', 'dead.'))
+           AS v(name, counted, prefix) LOOP
+    rows_of := format('SELECT org_id, %L || %I AS name, %%s AS n FROM %%s', t.prefix, t.counted);
+    IF t.name = 'task' THEN
+      rows_of := rows_of || $q$ UNION ALL SELECT org_id, 'retrying', %1$s FROM %2$s
+        WHERE attempts > 0 AND state IN ('waiting', 'leased', 'held')$q$;
+      rows_of := replace(rows_of, '%s AS n FROM %s', '%1$s AS n FROM %2$s');
+    END IF;
+    EXECUTE format('CREATE FUNCTION redrive.count_added_%s() RETURNS trigger LANGUAGE plpgsql AS %L', t.name,
+      format('BEGIN IF EXISTS (SELECT FROM added) THEN %s; END IF; RETURN NULL; END',
+             format(upsert, format(rows_of, '1', 'added'))));
+    EXECUTE format('CREATE FUNCTION redrive.count_moved_%s() RETURNS trigger LANGUAGE plpgsql AS %L', t.name,
+      format('BEGIN IF EXISTS (SELECT FROM added) THEN %s; END IF; RETURN NULL; END',
+             format(upsert, format(rows_of, '-1', 'removed') || ' UNION ALL ' || format(rows_of, '1', 'added'))));
+    EXECUTE format('CREATE TRIGGER count_added AFTER INSERT ON redrive.%1$I REFERENCING NEW TABLE AS added
+      FOR EACH STATEMENT EXECUTE FUNCTION redrive.count_added_%1$s()', t.name);
+    EXECUTE format('CREATE TRIGGER count_moved AFTER UPDATE ON redrive.%1$I
       REFERENCING OLD TABLE AS removed NEW TABLE AS added
-      FOR EACH STATEMENT EXECUTE FUNCTION redrive.count_moved()', table_name);
+      FOR EACH STATEMENT EXECUTE FUNCTION redrive.count_moved_%1$s()', t.name);
   END LOOP;
 END $$;
 
@@ -126,5 +100,8 @@ BEGIN
     EXECUTE format('GRANT SELECT, INSERT, UPDATE ON redrive.%I TO redrive_app, redrive_engine', t.relname);
   END LOOP;
 END $$;
+-- What was written down stays as it was written, and a key keeps its role and its hash.
+REVOKE UPDATE ON redrive.audit, redrive.api_key FROM redrive_app;
+GRANT UPDATE (revoked_at, last_used_at) ON redrive.api_key TO redrive_app;
 GRANT SELECT, UPDATE ON redrive.installation TO redrive_engine;
 GRANT SELECT ON redrive.schema_migration TO redrive_app, redrive_engine;

@@ -65,9 +65,16 @@ RETURNS interval LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
   SELECT make_interval(secs => redrive.delay_s(retry_count, spec, roll))
 $$;
 
+-- redact_url: a stored URL as people may see it. core/redact.py says the same of every URL that an endpoint can have;
+-- a test compares them.
+CREATE FUNCTION redrive.redact_url(url text) RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
+  SELECT CASE WHEN url ~ '^[^:]+://[^/?#]*:[^/?#]*[/?#].*@' THEN regexp_replace(url, '://.*$', '://[redacted]')
+              ELSE regexp_replace(regexp_replace(url, '[?#].*$', '?[redacted]'), '/hooks/[^/?#]+', '/hooks/[redacted]', 'g') END
+$$;
+
 -- config_of: an endpoint as a dead letter remembers it. No secret, no header value, no query of the URL.
 CREATE FUNCTION redrive.config_of(p_org uuid, p_endpoint uuid) RETURNS jsonb LANGUAGE sql STABLE AS $$
-  SELECT jsonb_build_object('id', e.id, 'name', e.name, 'kind', e.kind, 'url', split_part(e.url, '?', 1),
+  SELECT jsonb_build_object('id', e.id, 'name', e.name, 'kind', e.kind, 'url', redrive.redact_url(e.url),
                             'event_types', e.event_types, 'policy', e.policy, 'ordered', e.ordered,
                             'external_system', e.external_system, 'timeout_s', e.timeout_s,
                             'max_in_flight', e.max_in_flight, 'rate_per_s', e.rate_per_s,
@@ -150,16 +157,20 @@ BEGIN
     RETURN;
   END IF;
 
-  -- What was not stored: known already, or not acceptable. A new statement, so that it sees what a concurrent
+  -- What was not stored: known already, or not acceptable. Known under other terms is a conflict: whoever asks for another
+  -- policy must not be told that it is done. A new statement, so that it sees what a concurrent
   -- transaction committed in between.
   RETURN QUERY
   SELECT r.org, r.id,
          CASE WHEN o.org_id IS NULL THEN 'no_org'
-              WHEN e.id IS NOT NULL AND (e.event_type <> r.type OR b.body IS DISTINCT FROM r.body) THEN 'conflict'
+              WHEN e.id IS NOT NULL AND (b.body IS DISTINCT FROM r.body
+                OR (e.event_type, e.endpoint_id, e.handler, e.policy, e.external_system, e.ordering_key)
+                   IS DISTINCT FROM (r.type, r.endpoint, r.handler, r.policy, r.external, r.ordering)) THEN 'conflict'
               WHEN e.id IS NOT NULL THEN 'duplicate'
               WHEN r.endpoint IS NOT NULL AND n.id IS NULL THEN 'no_endpoint'
               ELSE 'no_policy' END, e.status
-    FROM unnest(p_org, p_id, p_type, p_body, p_endpoint) AS r(org, id, type, body, endpoint)
+    FROM unnest(p_org, p_id, p_type, p_body, p_endpoint, p_handler, p_policy, p_external, p_ordering)
+         AS r(org, id, type, body, endpoint, handler, policy, external, ordering)
     LEFT JOIN redrive.org o ON o.org_id = r.org
     LEFT JOIN redrive.event e ON e.org_id = r.org AND e.id = r.id
     LEFT JOIN redrive.payload b ON b.org_id = r.org AND b.event_id = r.id
@@ -168,9 +179,10 @@ BEGIN
 END $$;
 
 -- id_of_key: an idempotency key's event id, so that the primary key itself refuses a second one (UUID version 8).
-CREATE FUNCTION redrive.id_of_key(p_org uuid, p_key text) RETURNS uuid LANGUAGE sql IMMUTABLE AS $$
+-- The kind is 'event' or 'handler': the same key for both is two things.
+CREATE FUNCTION redrive.id_of_key(p_org uuid, p_kind text, p_key text) RETURNS uuid LANGUAGE sql IMMUTABLE AS $$
   SELECT encode(set_byte(set_byte(h, 6, (get_byte(h, 6) & 15) | 128), 8, (get_byte(h, 8) & 63) | 128), 'hex')::uuid
-    FROM (SELECT substring(sha256(uuid_send(p_org) || convert_to(p_key, 'UTF8')) FROM 1 FOR 16) AS h) d
+    FROM (SELECT substring(sha256(uuid_send(p_org) || convert_to(p_kind || ':' || p_key, 'UTF8')) FROM 1 FOR 16) AS h) d
 $$;
 
 -- hand_in: one event, or one call of a handler, from within the caller's own transaction: it exists when that commits.
@@ -194,14 +206,16 @@ BEGIN
   IF octet_length(p_payload) > 1048576 THEN
     RAISE EXCEPTION 'a payload has at most 1048576 bytes, not %', octet_length(p_payload) USING ERRCODE = 'check_violation';
   END IF;
-  v_id := CASE WHEN p_key IS NULL THEN redrive.uuid7() ELSE redrive.id_of_key(v_org, p_key) END;
+  v_id := CASE WHEN p_key IS NULL THEN redrive.uuid7()
+               ELSE redrive.id_of_key(v_org, CASE WHEN p_handler IS NULL THEN 'event' ELSE 'handler' END, p_key) END;
   SELECT a.verdict INTO v_verdict FROM redrive.accept(
     ARRAY[v_org], ARRAY[v_id], ARRAY[p_type], ARRAY[p_payload], ARRAY[NULL]::timestamptz[], ARRAY[NULL]::uuid[],
     ARRAY[p_handler], ARRAY[p_policy], ARRAY[p_external], ARRAY[NULL]::text[], ARRAY[p_correlation]) a;
   IF v_verdict = 'no_policy' THEN
     RAISE EXCEPTION 'there is no policy named %', quote_literal(p_policy) USING ERRCODE = 'no_data_found';
   ELSIF v_verdict = 'conflict' THEN
-    RAISE EXCEPTION 'idempotency key % was used for another payload', quote_literal(p_key) USING ERRCODE = 'unique_violation';
+    RAISE EXCEPTION 'idempotency key % was used for another payload, name, policy or external system', quote_literal(p_key)
+      USING ERRCODE = 'unique_violation';
   END IF;
   RETURN v_id;
 END $$;
@@ -223,7 +237,7 @@ $$;
 -- They run as the engine, whoever calls them. Who may call them is said first: afterwards they belong to another role, and
 -- PostgreSQL would only warn. (Only an owner with CREATE on the schema can be given a function.)
 REVOKE ALL ON FUNCTION redrive.accept, redrive.hand_in FROM PUBLIC;
-GRANT EXECUTE ON FUNCTION redrive.hand_in TO redrive_producer, redrive_app;
+GRANT EXECUTE ON FUNCTION redrive.hand_in TO redrive_producer;
 GRANT CREATE ON SCHEMA redrive TO redrive_engine;
 ALTER FUNCTION redrive.accept OWNER TO redrive_engine;
 ALTER FUNCTION redrive.hand_in OWNER TO redrive_engine;

@@ -11,35 +11,38 @@ due AS MATERIALIZED (
   SELECT d.*, clock.now
     FROM clock, unnest($2::text[], $3::timestamptz[], $4::uuid[]) AS q(queue, floor_due, floor_id)
    CROSS JOIN LATERAL (
-     SELECT t.org_id, t.id, t.state, t.endpoint_id, t.policy_id, t.due_at
+     SELECT t.org_id, t.id, t.queue, t.state, t.endpoint_id, t.policy_id, t.due_at
        FROM redrive.task t
       WHERE t.queue = q.queue AND t.state IN ('waiting', 'leased') AND t.due_at <= clock.now
         AND (t.due_at, t.id) > (q.floor_due, q.floor_id)
       ORDER BY t.due_at, t.id LIMIT $8 FOR UPDATE SKIP LOCKED) d
    LIMIT $5),
 seen AS MATERIALIZED (
-  SELECT due.org_id, due.id, due.due_at, due.now, due.endpoint_id, due.state = 'leased' AS lost,
+  SELECT due.org_id, due.id, due.queue, due.due_at, due.now, due.endpoint_id, due.state = 'leased' AS lost,
          e.disabled_at IS NOT NULL AND e.deleted_at IS NULL AS hold, coalesce(e.timeout_s, p.timeout_s) AS timeout_s
     FROM due
     JOIN redrive.policy p ON p.org_id = due.org_id AND p.id = due.policy_id
     LEFT JOIN redrive.endpoint e ON e.org_id = due.org_id AND e.id = due.endpoint_id),
 -- Whoever enables an endpoint releases what is held for it, and cannot see what is being held at that moment. So a
--- disabled one is locked: the other side waits for this claim, or this claim for it, and then looks again.
+-- disabled one is locked, and they wait for this claim. Where they were first, they may release for minutes: their tasks
+-- are passed over, as they are, for a later claim to look at again. They are answered, so that the floor passes them too.
 shut AS MATERIALIZED (
   SELECT e.org_id, e.id
     FROM (SELECT DISTINCT org_id, endpoint_id FROM seen WHERE hold) d
     JOIN redrive.endpoint e ON e.org_id = d.org_id AND e.id = d.endpoint_id
-   WHERE e.disabled_at IS NOT NULL AND e.deleted_at IS NULL FOR SHARE OF e),
+   WHERE e.disabled_at IS NOT NULL AND e.deleted_at IS NULL FOR SHARE OF e SKIP LOCKED),
 terms AS MATERIALIZED (
-  SELECT seen.org_id, seen.id, seen.due_at, seen.now, seen.lost, seen.timeout_s,
-         seen.hold AND EXISTS (SELECT FROM shut WHERE shut.org_id = seen.org_id AND shut.id = seen.endpoint_id) AS hold
+  SELECT seen.org_id, seen.id, seen.queue, seen.due_at, seen.now, seen.lost, seen.timeout_s, seen.hold,
+         seen.hold AND NOT EXISTS (
+           SELECT FROM shut WHERE shut.org_id = seen.org_id AND shut.id = seen.endpoint_id) AS passed
     FROM seen),
 lost AS (
   INSERT INTO redrive.attempt (org_id, task_id, fence, generation, number, result, worker_id, started_at, ended_at,
                                category, possible_duplicate, error_message)
   SELECT t.org_id, t.id, t.fence, t.generation, t.attempts + 1, 'lost', t.worker_id, t.leased_at, terms.now,
          'timeout', true, 'The worker did not report before its lease ended: it died, hung, or was cut off.'
-    FROM terms JOIN redrive.task t ON t.org_id = terms.org_id AND t.id = terms.id WHERE terms.lost),
+    FROM terms JOIN redrive.task t ON t.org_id = terms.org_id AND t.id = terms.id
+   WHERE terms.lost AND NOT terms.passed),
 taken AS (
   UPDATE redrive.task t SET
          state = CASE WHEN terms.hold THEN 'held' ELSE 'leased' END,
@@ -53,7 +56,7 @@ taken AS (
          expedited = false,
          updated_at = terms.now
     FROM terms
-   WHERE t.org_id = terms.org_id AND t.id = terms.id
+   WHERE t.org_id = terms.org_id AND t.id = terms.id AND NOT terms.passed
   RETURNING t.*, terms.timeout_s, terms.lost, terms.now, terms.due_at AS was_due_at)
 SELECT t.org_id, t.id, t.event_id, t.endpoint_id, t.policy_id, t.kind, t.queue, t.event_type, t.fence, t.attempts,
        t.generation, t.begun_at, t.timeout_s, t.lost, t.now, e.correlation_id, b.body, b.content_type, t.state,
@@ -61,4 +64,9 @@ SELECT t.org_id, t.id, t.event_id, t.endpoint_id, t.policy_id, t.kind, t.queue, 
   FROM taken t
   JOIN redrive.event e ON e.org_id = t.org_id AND e.id = t.event_id
   JOIN redrive.payload b ON b.org_id = t.org_id AND b.event_id = t.event_id
- ORDER BY t.was_due_at, t.id;
+ UNION ALL
+SELECT p.org_id, p.id, NULL, NULL, NULL, NULL, p.queue, NULL, NULL, NULL,
+       NULL, NULL, NULL, NULL, p.now, NULL, NULL, NULL, 'passed',
+       p.due_at
+  FROM terms p WHERE p.passed
+ ORDER BY was_due_at, id;

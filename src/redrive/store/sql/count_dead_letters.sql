@@ -1,5 +1,5 @@
--- count_dead_letters: what a filter matches, counted up to a limit.
-SELECT count(*)::bigint AS n FROM (
+-- count_dead_letters: what a filter matches, counted up to a limit; NULL beyond it.
+SELECT CASE WHEN count(*) <= 100000 THEN count(*) END AS n FROM (
   SELECT FROM redrive.dead_letter d
    WHERE d.org_id = $1 AND d.state = $2
      AND ($3::text IS NULL OR d.kind = $3)
@@ -12,4 +12,4 @@ SELECT count(*)::bigint AS n FROM (
      AND ($10::timestamptz IS NULL OR d.created_at >= $10)
      AND ($11::timestamptz IS NULL OR d.created_at < $11)
      AND ($12::text IS NULL OR d.error_message ILIKE $12 OR d.event_type ILIKE $12)
-   LIMIT 100000) c;
+   LIMIT 100001) c;

@@ -8,8 +8,8 @@ closed AS (
          state = CASE WHEN r.verdict = 'die' THEN 'dead' ELSE 'waiting' END,
          attempts = t.attempts + r.tried,
          worker_id = NULL,
-         due_at = CASE r.verdict WHEN 'retry' THEN clock.now + make_interval(secs => r.delay_s)
-                                 WHEN 'release' THEN clock.now ELSE 'infinity' END,
+         due_at = CASE WHEN r.verdict IN ('retry', 'release') THEN clock.now + make_interval(secs => r.delay_s)
+                       ELSE 'infinity' END,
          reason = r.reason,
          first_failed_at = CASE WHEN r.tried = 1 THEN coalesce(t.first_failed_at, clock.now) ELSE t.first_failed_at END,
          last_failed_at = CASE WHEN r.tried = 1 THEN clock.now ELSE t.last_failed_at END,

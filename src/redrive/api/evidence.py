@@ -1,0 +1,63 @@
+"""Payloads and receivers' answers as people may see them: what looks secret is hidden here, on reading. Pure.
+
+The stored bytes stay as they came. Called by shapes.
+"""
+
+import codecs
+from base64 import b64encode
+
+import msgspec
+
+from redrive.api.json_rules import BadJson, decode_strictly
+from redrive.core.redact import redact_text, redact_value
+
+MAX_SHOWN_CHARS = 65_536  # as much as is kept of an answer
+
+
+def payload(body: bytes | None) -> object:
+    """A payload as JSON, byte for byte where it is JSON."""
+    if body is None:
+        return None
+    try:
+        decode_strictly(body)
+    except BadJson:
+        text = _text(body)
+        return _base64(body) if text is None else text
+    return msgspec.Raw(body)
+
+
+def redacted_payload(body: bytes | None) -> object:
+    if body is None:
+        return None
+    try:
+        return redact_value(decode_strictly(body))
+    except BadJson:
+        text = _text(body)
+        return _base64(body) if text is None else redact_text(text)
+
+
+def redacted_answer(body: bytes, *, truncated: bool) -> str:
+    """A receiver's answer as text. JSON is written anew where something in it is hidden, else shown as it came."""
+    text = _text(body, truncated=truncated)
+    if text is None:
+        return _base64(body)
+    try:
+        value = decode_strictly(body)
+    except BadJson:
+        return redact_text(text, MAX_SHOWN_CHARS)
+    shown = redact_value(value)
+    if shown != value:
+        return msgspec.json.encode(shown).decode()
+    return redact_text(text, MAX_SHOWN_CHARS)  # of a name that stands there twice, the value above has one only
+
+
+def _text(body: bytes, *, truncated: bool = False) -> str | None:
+    """Bytes as text, where they are. The end of a truncated one may be half a character."""
+    try:
+        return codecs.getincrementaldecoder("utf-8")().decode(body, final=not truncated)
+    except UnicodeDecodeError:
+        return None
+
+
+def _base64(body: bytes) -> str:
+    return f"base64:{b64encode(body).decode()}"

@@ -1,0 +1,51 @@
+"""What the app's role may not do even in its own org: rewrite the audit, raise a key, hand in for anyone."""
+
+from collections.abc import AsyncIterator
+
+import asyncpg
+import pytest
+import pytest_asyncio
+
+from redrive.store.audit import Act
+from redrive.store.keys import list_keys, new_key, revoke_key, store_key
+from support.engine import Connection, Engine
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def app(engine: Engine) -> AsyncIterator[Connection]:
+    """In a transaction of the org, as the API is."""
+    await store_key(engine.db, engine.org_id, new_key(), name="k", role="VIEWER")
+    connection = await asyncpg.connect(engine.url, server_settings={"role": "redrive_app"})
+    async with connection.transaction():
+        await connection.execute(f"SET LOCAL redrive.org = '{engine.org_id}'")
+        yield connection
+    await connection.close()
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE redrive.audit SET actor = 'nobody'",
+        "DELETE FROM redrive.audit",
+        "UPDATE redrive.api_key SET role = 'OWNER'",
+        "UPDATE redrive.api_key SET hash = lookup",
+        "UPDATE redrive.api_key SET expires_at = NULL",
+        "DELETE FROM redrive.api_key",
+        "SELECT redrive.enqueue('a', '1')",
+        "SELECT redrive.publish('a', '1')",
+        "SELECT redrive.hand_in('a', NULL, '1', NULL, 'default', NULL, NULL, NULL)",
+    ],
+)
+async def test_the_app_cannot_rewrite_history_raise_a_key_or_hand_in(app: Connection, statement: str) -> None:
+    with pytest.raises(asyncpg.InsufficientPrivilegeError, match="permission denied"):
+        async with app.transaction():
+            await app.execute(statement)
+
+
+async def test_the_app_can_still_read_and_add_to_the_audit_and_revoke_a_key(engine: Engine, app: Connection) -> None:
+    assert await app.fetchval("SELECT count(*) FROM redrive.audit WHERE action = 'key.create'") == 1
+    async with engine.app.tenant(engine.org_id) as session:
+        (key,) = await list_keys(session)
+        assert await revoke_key(session, key["id"], Act("a person"))
+    await app.execute("UPDATE redrive.api_key SET last_used_at = clock_timestamp()")
+    assert await app.fetchval("SELECT count(*) FROM redrive.audit WHERE action = 'key.revoke'") == 1
