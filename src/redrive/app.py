@@ -17,7 +17,6 @@ from pathlib import Path
 from uuid import UUID
 
 import asyncpg
-import structlog
 import uvicorn
 
 from redrive.api.server import ApiContext, create_app
@@ -45,8 +44,6 @@ API_STOP_S = 5
 MAX_PER_ORIGIN = 200
 ENGINE_CONNECTIONS = 4
 APP_CONNECTIONS = 10
-
-log = structlog.get_logger("redrive.app")
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +172,6 @@ async def open_worker(
     handlers: Mapping[str, Handler] | None = None,
     clock: Clock | None = None,
     dice: Callable[[], float] = random.random,
-    webhooks: bool = True,
 ) -> AsyncIterator[Worker]:
     """A worker with its destinations, which are closed behind it."""
     client = Client(
@@ -185,7 +181,7 @@ async def open_worker(
     )
     http = HttpDestination(client, EndpointTermsBook(engine, sealer_of(settings)), version=__version__)
     python = HandlerDestination(handlers or {}, slot_wait_s=settings.lease_margin_s / 4)
-    destinations: list[Destination] = [*([http] if webhooks else []), *([python] if handlers else [])]
+    destinations: list[Destination] = [http, *([python] if handlers else [])]
     try:
         yield Worker(
             Tasks(engine, clock or DatabaseClock()),

@@ -27,6 +27,7 @@ from redrive.core.classify import (
     error_category,
     failure_of,
     is_retriable,
+    parse_http_date,
     parse_retry_after,
 )
 from redrive.core.outcome import Category, Steer
@@ -241,3 +242,8 @@ def test_retry_after_never_raises_and_stays_in_range(value: str) -> None:
     for now in (NOW, NOW.replace(tzinfo=None)):
         found = parse_retry_after(value, now)
         assert found is None or timedelta(0) <= found <= MAX_RETRY_AFTER
+
+
+@pytest.mark.parametrize("garbage", ["", "soon", "Mon, 01 Jan 99999999999999999999 00:00:00 GMT", "é", "1" * 500])
+def test_a_date_that_is_none_is_told_and_raises_nothing(garbage: str) -> None:
+    assert parse_http_date(garbage) is None

@@ -163,14 +163,21 @@ def parse_retry_after(value: str, now: datetime) -> timedelta | None:
         # A number too long to be worth converting: int() refuses thousands of digits.
         whole_s = int(digits or "0") if len(digits) <= 12 else int(MAX_DELAY_S)
         return min(timedelta(seconds=whole_s), MAX_RETRY_AFTER)
+    due = parse_http_date(text)
+    if due is None:
+        return None
+    return min(max(due - _as_utc(now), timedelta(0)), MAX_RETRY_AFTER)
+
+
+def parse_http_date(value: str) -> datetime | None:
+    """A date as HTTP headers write it, in UTC; garbage is None."""
+    text = value.strip()
     if len(text) > MAX_RETRY_AFTER_CHARS or not text.isascii():
         return None
     try:
-        due = parsedate_to_datetime(text)
-        wait = _as_utc(due) - _as_utc(now)
+        return _as_utc(parsedate_to_datetime(text))
     except (ValueError, TypeError, IndexError, OverflowError):  # the parser's ways of saying "not a date"
         return None
-    return min(max(wait, timedelta(0)), MAX_RETRY_AFTER)
 
 
 def _as_utc(moment: datetime) -> datetime:

@@ -6,8 +6,7 @@ Called by engine.worker; sends through destinations.client, which guards the con
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
-from email.utils import parsedate_to_datetime
+from datetime import datetime, timedelta
 from functools import lru_cache
 from http import HTTPStatus
 from json import dumps
@@ -15,7 +14,7 @@ from urllib.parse import quote
 from uuid import UUID
 
 from redrive.core.address import BadUrl, Target, parse_target
-from redrive.core.classify import classify_status, parse_retry_after
+from redrive.core.classify import classify_status, parse_http_date, parse_retry_after
 from redrive.core.outcome import Category, Failure, Outcome, Steer, Success
 from redrive.core.ports import HTTP_QUEUE, NO_EXCHANGE, EndpointBook, EndpointTerms, Exchange, Job, Released, Try
 from redrive.core.redact import redact_headers, redact_url
@@ -156,14 +155,8 @@ def _outcome(response: Response, now: datetime) -> Outcome:
 
 def _retry_after(asked: bytes, date: bytes | None, now: datetime) -> timedelta | None:
     """A date counts from the receiver's own clock, where it tells it: two clocks are one too many."""
-    their_now = now
-    if date is not None:
-        try:
-            parsed = parsedate_to_datetime(date.decode("latin-1"))
-            their_now = parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)
-        except ValueError:
-            their_now = now
-    return parse_retry_after(asked.decode("latin-1"), their_now)
+    their_now = parse_http_date(date.decode("latin-1")) if date is not None else None
+    return parse_retry_after(asked.decode("latin-1"), their_now or now)
 
 
 @lru_cache(maxsize=1024)

@@ -41,6 +41,11 @@ def query(name: str) -> str:
     return (resources.files("redrive.store") / "sql" / f"{name}.sql").read_text(encoding="utf-8")
 
 
+def like_literal(text: str) -> str:
+    """Text that stands for itself in a LIKE pattern."""
+    return text.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
+
+
 async def _leave_as_is(connection: "asyncpg.Connection[Record]") -> None:
     """Nothing to reset: settings are local to their transaction. asyncpg's own reset is a round trip per release."""
 

@@ -10,7 +10,7 @@ from redrive.store import audit
 from redrive.store.audit import Act
 from redrive.store.clock import Clock
 from redrive.store.counters import count_of
-from redrive.store.db import Record, Session
+from redrive.store.db import Record, Session, like_literal
 from redrive.store.paging import Page, page_of
 from redrive.store.policies import policy_of
 from redrive.store.retry_queue import Refusal
@@ -32,7 +32,6 @@ class DeadLetterFilter:
 
     @property
     def columns(self) -> tuple[object, ...]:
-        text = self.q.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_") if self.q else None
         return (
             self.state,
             self.kind,
@@ -44,7 +43,7 @@ class DeadLetterFilter:
             self.fingerprint,
             self.since,
             self.until,
-            f"%{text}%" if text else None,
+            f"%{like_literal(self.q)}%" if self.q else None,
         )
 
 

@@ -17,7 +17,7 @@ from redrive.core.ports import EndpointTerms
 from redrive.core.redact import redact_url
 from redrive.store import audit
 from redrive.store.audit import Act
-from redrive.store.db import Database, Record, Session
+from redrive.store.db import Database, Record, Session, like_literal
 from redrive.store.orgs import new_id
 from redrive.store.paging import Page, page_of
 from redrive.store.seal import Sealer, SealError
@@ -57,8 +57,7 @@ class EndpointSpec:
 
 def like_pattern(event_type: str) -> str:
     """`invoice.*` as a LIKE pattern; everything but the star stands for itself."""
-    escaped = event_type.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
-    return escaped.replace("*", "%")
+    return like_literal(event_type).replace("*", "%")
 
 
 class Endpoints:

@@ -104,7 +104,7 @@ async def list_event_attempts(session: Session, event_id: UUID) -> list[Record]:
 
     The newest 1 000; `older` is true in their rows where there are more.
     """
-    return await session.fetch("list_event_attempts", session.org_id, event_id)
+    return await session.fetch("list_attempts", session.org_id, event_id, None)
 
 
 async def list_event_tasks(session: Session, event_id: UUID) -> list[Record]:

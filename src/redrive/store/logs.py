@@ -14,4 +14,4 @@ async def list_task_attempts(session: Session, task_id: UUID) -> list[Record]:
 
     The newest 1 000; `older` is true in their rows where there are more.
     """
-    return await session.fetch("list_task_attempts", session.org_id, task_id)
+    return await session.fetch("list_attempts", session.org_id, None, task_id)
