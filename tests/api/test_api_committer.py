@@ -127,7 +127,7 @@ async def test_a_lost_connection_is_tried_again_and_nothing_is_stored_twice(api:
         async with asyncio.timeout(5):
             while not await connection.fetchval(
                 "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity"
-                " WHERE datname = current_database() AND wait_event_type = 'Lock'"
+                " WHERE datname = current_database() AND wait_event_type = 'Lock' AND backend_type = 'client backend'"
             ):
                 await asyncio.sleep(0.02)
     (receipt,) = await asyncio.wait_for(waiting, 10)
