@@ -123,8 +123,9 @@ async def test_a_count_beyond_the_limit_is_not_said(own_api: Api) -> None:
     try:
         await engine.execute(
             "INSERT INTO redrive.task (org_id, id, event_id, policy_id, kind, queue, state, event_type, due_at,"
-            " begun_at, updated_at, attempts) SELECT org_id, gen_random_uuid(), event_id, policy_id, kind, 'nobody',"
-            " 'waiting', 'many', due_at, begun_at, updated_at, 1 FROM redrive.task, generate_series(2, $2::int)"
+            " received_at, begun_at, updated_at, attempts) SELECT org_id, gen_random_uuid(), event_id, policy_id, kind,"
+            " 'nobody', 'waiting', 'many', due_at, received_at, begun_at, updated_at, 1"
+            " FROM redrive.task, generate_series(2, $2::int)"
             " WHERE id = $1",
             job.id,
             MANY,

@@ -88,20 +88,6 @@ def plants(rule: str) -> Callable[[Plant], Plant]:
     return note
 
 
-@plants("payload")
-async def an_event_lost_its_payload(world: World, db: "Connection[asyncpg.Record]") -> UUID:
-    event_id = await world.accept()
-    await db.execute("DELETE FROM payload WHERE event_id = $1", event_id)
-    return event_id
-
-
-@plants("payload")
-async def a_payload_lost_its_event(world: World, db: "Connection[asyncpg.Record]") -> UUID:
-    event_id = new_id()
-    await db.execute("INSERT INTO payload (org_id, event_id, body) VALUES ($1, $2, '')", world.org_id, event_id)
-    return event_id
-
-
 @plants("event_tasks")
 async def a_queued_event_lost_its_task(world: World, db: "Connection[asyncpg.Record]") -> UUID:
     event_id = await world.accept()
@@ -110,25 +96,18 @@ async def a_queued_event_lost_its_task(world: World, db: "Connection[asyncpg.Rec
     return event_id
 
 
-@plants("event_counts")
-async def an_event_counts_a_task_too_many(world: World, db: "Connection[asyncpg.Record]") -> UUID:
+@plants("event_tasks")
+async def an_event_lost_one_of_two_tasks(world: World, db: "Connection[asyncpg.Record]") -> UUID:
     event_id = await world.accept()
-    await db.execute("UPDATE event SET open_tasks = 2 WHERE id = $1", event_id)
+    await db.execute("UPDATE event SET tasks = 2 WHERE id = $1", event_id)
     return event_id
 
 
-@plants("event_counts")
-async def an_event_in_the_inbox_counts_a_task(world: World, db: "Connection[asyncpg.Record]") -> UUID:
-    event_id = await world.to_inbox()
-    await db.execute("UPDATE event SET dead_tasks = 1 WHERE id = $1", event_id)
-    return event_id
-
-
-@plants("event_status")
-async def an_event_with_an_open_task_is_received(world: World, db: "Connection[asyncpg.Record]") -> UUID:
+@plants("event_tasks")
+async def an_event_in_the_inbox_has_a_task(world: World, db: "Connection[asyncpg.Record]") -> UUID:
     event_id = await world.accept()
-    await db.execute("UPDATE event SET status = 'received' WHERE id = $1", event_id)
-    await db.execute("UPDATE counter SET name = 'event.received' WHERE name = 'event.queued'")
+    await db.execute("UPDATE event SET tasks = 0 WHERE id = $1", event_id)
+    await db.execute("UPDATE counter SET name = 'event.inbox' WHERE name = 'event.routed'")
     return event_id
 
 
@@ -136,8 +115,7 @@ async def an_event_with_an_open_task_is_received(world: World, db: "Connection[a
 async def a_task_lost_its_event(world: World, db: "Connection[asyncpg.Record]") -> UUID:
     event_id = await world.accept()
     await db.execute("DELETE FROM event WHERE id = $1", event_id)
-    await db.execute("DELETE FROM payload WHERE event_id = $1", event_id)
-    await db.execute("UPDATE counter SET n = 0 WHERE name = 'event.queued'")
+    await db.execute("UPDATE counter SET n = 0 WHERE name = 'event.routed'")
     task_id: UUID = await db.fetchval("SELECT id FROM task WHERE event_id = $1", event_id)
     return task_id
 
@@ -166,7 +144,7 @@ async def a_lease_has_no_beginning(world: World, db: "Connection[asyncpg.Record]
 @plants("lease")
 async def a_lease_has_no_end(world: World, db: "Connection[asyncpg.Record]") -> UUID:
     job = await world.leased()
-    await db.execute("UPDATE task SET due_at = 'infinity' WHERE id = $1", job.id)
+    await db.execute("UPDATE task SET lease_ends_at = 'infinity' WHERE id = $1", job.id)
     return job.id
 
 
@@ -326,7 +304,7 @@ async def a_task_was_due_long_ago(world: World, db: "Connection[asyncpg.Record]"
 @plants("overdue")
 async def a_lease_ended_long_ago(world: World, db: "Connection[asyncpg.Record]") -> UUID:
     job = await world.leased()
-    await db.execute("UPDATE task SET due_at = now() - interval '2 minutes' WHERE id = $1", job.id)
+    await db.execute("UPDATE task SET lease_ends_at = now() - interval '2 minutes' WHERE id = $1", job.id)
     return job.id
 
 
@@ -369,7 +347,7 @@ async def test_ten_offenders_are_named_and_more_are_told_of(world: World, postgr
     for _ in range(MAX_OFFENCES + 2):
         await world.accept()
     async with vandal(postgres, world) as db:
-        await db.execute("DELETE FROM payload")
+        await db.execute("UPDATE event SET tasks = 2")
     [violation] = (await check(world.url)).violations
     assert len(violation.offences) == MAX_OFFENCES
     assert violation.more

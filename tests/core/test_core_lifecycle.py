@@ -8,7 +8,6 @@ from redrive.core.decide import Reason
 from redrive.core.lifecycle import (
     CLOSED_STATES,
     DEAD_LETTER_TRANSITIONS,
-    EVENT_TRANSITIONS,
     OPEN_STATES,
     REDRIVE_TRANSITIONS,
     TERMINAL_STATES,
@@ -31,7 +30,6 @@ TASK_MOVES = {
     "succeeded": "",
     "dead": "waiting held",
 }
-EVENT_MOVES = {"received": "queued delivered", "queued": "delivered failed", "delivered": "", "failed": "queued"}
 DEAD_LETTER_MOVES = {
     "open": "replaying resolved ignored deleted",
     "replaying": "resolved open",
@@ -44,11 +42,6 @@ DEAD_LETTER_MOVES = {
 @pytest.mark.parametrize("pair", list(product(TaskState, TaskState)), ids="-".join)
 def test_a_task_moves_only_as_promised(pair: tuple[TaskState, TaskState]) -> None:
     assert (pair in TRANSITIONS) == (pair[1] in TASK_MOVES[pair[0]].split())
-
-
-@pytest.mark.parametrize("pair", list(product(EventStatus, EventStatus)), ids="-".join)
-def test_an_event_moves_only_as_promised(pair: tuple[EventStatus, EventStatus]) -> None:
-    assert (pair in EVENT_TRANSITIONS) == (pair[1] in EVENT_MOVES[pair[0]].split())
 
 
 @pytest.mark.parametrize("pair", list(product(DeadLetterState, DeadLetterState)), ids="-".join)

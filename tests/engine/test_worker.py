@@ -317,7 +317,7 @@ async def test_a_thousand_tasks_pass_through_a_small_worker(live: Engine) -> Non
             await worker.run_until_idle()
         bodies = {request.body for request in receiver.requests}
     assert bodies == {event.body for event in events}
-    assert await live.counts("SELECT status, count(*) FROM redrive.event GROUP BY 1") == {"delivered": 1000}
+    assert await live.counts("SELECT status, count(*) FROM redrive.event_entry GROUP BY 1") == {"delivered": 1000}
     assert (await check(live.url)).clean
 
 

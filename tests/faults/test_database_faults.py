@@ -204,7 +204,7 @@ async def test_more_than_can_wait_is_refused_and_not_stored(database_url: str) -
         answers = await asyncio.gather(*posting)
         assert sorted(answer.status for answer in answers) == [202] * 10 + [503] * 3
         assert (await redrive.api.http.get("/readyz")).status == 200
-    assert await counts(database_url, "SELECT status, count(*) FROM redrive.event GROUP BY status") == {
+    assert await counts(database_url, "SELECT status, count(*) FROM redrive.event_entry GROUP BY status") == {
         "received": 10_000
     }
     await assert_sound(database_url)

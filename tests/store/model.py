@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
 from redrive.core.decide import AwaitPerson, Die, Reason, RetryIn, decide
-from redrive.core.lifecycle import EventStatus, TaskState, event_status
+from redrive.core.lifecycle import TaskState, event_status
 from redrive.core.outcome import Category, Failure
 from redrive.core.policy import Policy, retry_delay
 from redrive.core.ports import Job, Released
@@ -28,6 +28,7 @@ class Task:
     policy: Policy
     due: datetime
     begun: datetime
+    lease_ends: datetime | None = None
     state: TaskState = WAITING
     attempts: int = 0
     fence: int = 0
@@ -51,18 +52,22 @@ class Model:
 
     def claim(self, now: datetime, limit: int) -> set[tuple[UUID, int, int]]:
         """The leases that a claim must answer, as (task, fence, tries before)."""
-        due = [task for task in self.tasks.values() if task.state in (WAITING, LEASED) and task.due <= now]
+        due = [
+            task
+            for task in self.tasks.values()
+            if (task.state is WAITING and task.due <= now) or (task.lease_ends is not None and task.lease_ends <= now)
+        ]
         leased = set()
         for task in sorted(due, key=lambda task: (task.due, task.id))[:limit]:
             if task.state is LEASED:
                 task.results[task.fence] = "lost"
                 task.attempts += 1
             if task.endpoint_id in self.disabled:
-                task.state = HELD
+                task.state, task.lease_ends = HELD, None
                 continue
             task.state = LEASED
             task.fence += 1
-            task.due = now + timedelta(seconds=TIMEOUT_S + self.margin_s)
+            task.lease_ends = now + timedelta(seconds=TIMEOUT_S + self.margin_s)
             leased.add((task.id, task.fence, task.attempts))
         return leased
 
@@ -89,7 +94,7 @@ class Model:
 
     def succeed(self, job: Job) -> None:
         task = self.tasks[job.id]
-        task.state, task.due = SUCCEEDED, FOREVER
+        task.state, task.due, task.lease_ends = SUCCEEDED, FOREVER, None
         task.attempts += 1
         task.results[job.fence] = "succeeded"
         if task.letter == "replaying":
@@ -99,6 +104,7 @@ class Model:
         task = self.tasks[job.id]
         task.results[job.fence] = "failed" if tried else "released"
         task.attempts += tried
+        task.lease_ends = None
         match verdict:
             case Die(reason=reason):
                 task.die(reason.value)
@@ -172,8 +178,8 @@ class Model:
         def count(name: str, n: int = 1) -> None:
             kept[name] = kept.get(name, 0) + n
 
-        for status, _, _ in self.events().values():
-            count(f"event.{EventStatus(status).value}")
+        for event_id in self.events():
+            count("event.inbox" if event_id in self.inbox else "event.routed")
         for task in self.tasks.values():
             count(f"task.{task.state.value}")
             if task.letter is not None:

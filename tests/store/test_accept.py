@@ -88,8 +88,7 @@ async def test_what_cannot_be_accepted_is_told_apart_and_leaves_nothing_behind(e
     receipts = await engine.accept_all(events)
     refused = ["no_endpoint"] * 3 + ["no_policy", "no_org"]
     assert receipts == [*(Receipt(verdict, None) for verdict in refused), Receipt("accepted", "received")]
-    for table in ("event", "payload"):
-        assert await engine.sql.fetchval(f"SELECT count(*) FROM redrive.{table}") == 1
+    assert await engine.sql.fetchval("SELECT count(*) FROM redrive.event") == 1
 
 
 async def test_the_bytes_are_stored_as_they_came(engine: Engine) -> None:
@@ -156,7 +155,7 @@ async def test_a_batch_is_judged_event_by_event_in_its_order(engine: Engine) -> 
     ]
     verdicts = [receipt.verdict for receipt in await engine.accept_all(batch)]
     assert verdicts == ["duplicate", "accepted", "duplicate", "conflict", "conflict", "no_policy"]
-    assert await engine.sql.fetchval("SELECT body FROM redrive.payload WHERE event_id = $1", new.id) == b"new"
+    assert await engine.sql.fetchval("SELECT body FROM redrive.event WHERE id = $1", new.id) == b"new"
 
 
 async def test_one_id_in_two_orgs_is_two_events(engine: Engine) -> None:
@@ -223,9 +222,7 @@ async def test_a_batch_of_a_thousand_for_several_orgs_is_stored_whole(engine: En
     receipts = await engine.accept_all(batch)
     assert {receipt.verdict for receipt in receipts} == {"accepted"}
     assert [receipt.status for receipt in receipts[:4]] == ["queued", "queued", "queued", "received"]
-    bodies = {
-        row["event_id"]: row["body"] for row in await engine.sql.fetch("SELECT event_id, body FROM redrive.payload")
-    }
+    bodies = {row["id"]: row["body"] for row in await engine.sql.fetch("SELECT id, body FROM redrive.event")}
     assert bodies == {event.id: event.body for event in batch}
     tasks = await engine.counts("SELECT org_id, count(*) FROM redrive.task WHERE due_at = $1 GROUP BY 1", clock.now())
     assert tasks == {str(orgs[0]): 167, str(orgs[1]): 333, str(orgs[2]): 333}

@@ -47,7 +47,9 @@ async def test_a_lease_holds_for_the_time_out_and_a_margin(engine: Engine, clock
     await engine.endpoint("usual", event_types=("usual",))
     await engine.accept("quick")
     await engine.accept("usual")
-    leases = {job.event_type: (await engine.task(job.id))["due_at"] - clock.now() for job in await engine.claim()}
+    leases = {
+        job.event_type: (await engine.task(job.id))["lease_ends_at"] - clock.now() for job in await engine.claim()
+    }
     assert leases == {"quick": timedelta(seconds=2 + MARGIN_S), "usual": timedelta(seconds=LEASE_S)}
     clock.advance(2 + MARGIN_S - 0.001)
     assert await engine.claim() == []
@@ -276,6 +278,19 @@ async def test_the_next_due_time_is_the_soonest_in_the_future_and_never_that_of_
     await engine.fail(await engine.claim_one(), 30)
     upcoming = await engine.tasks.next_due([HTTP_QUEUE])
     assert upcoming.due_at == upcoming.now + timedelta(seconds=30) == clock.now() + timedelta(seconds=30)
+
+
+async def test_a_claim_writes_no_index(engine: Engine) -> None:
+    """Every row is updated in its place (HOT): nothing that an index speaks of changes, and its page has the room."""
+    await engine.endpoint()
+    await engine.accept_many(200)
+    async with engine.sql.acquire() as connection, connection.transaction():
+        taken = await connection.fetch(query("claim"), *_claim_arguments(engine))
+        written = await connection.fetchrow(
+            "SELECT n_tup_upd, n_tup_hot_upd FROM pg_stat_xact_user_tables WHERE relname = 'task'"
+        )
+    assert written is not None
+    assert (written["n_tup_upd"], written["n_tup_hot_upd"]) == (200, 200) == (len(taken), len(taken))
 
 
 def _claim_arguments(engine: Engine, floor: Floor | None = None) -> tuple[object, ...]:

@@ -21,7 +21,8 @@ COUNT = (
 )
 ENQUEUE = "SELECT redrive.enqueue('edi.orders', '{}')"
 BRUTE_FORCE = """
-  SELECT 'event.' || status, count(*) FROM redrive.event WHERE org_id = $1 GROUP BY 1
+  SELECT CASE tasks WHEN 0 THEN 'event.inbox' ELSE 'event.routed' END, count(*) FROM redrive.event
+    WHERE org_id = $1 GROUP BY 1
   UNION ALL SELECT 'task.' || state, count(*) FROM redrive.task WHERE org_id = $1 GROUP BY 1
   UNION ALL SELECT 'dead.' || state, count(*) FROM redrive.dead_letter WHERE org_id = $1 GROUP BY 1
   UNION ALL SELECT 'retrying', count(*) FROM redrive.task

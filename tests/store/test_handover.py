@@ -256,7 +256,7 @@ async def test_an_event_is_published_to_whoever_subscribes(live: Engine) -> None
     event = await live.event(taken)
     assert (event["status"], event["external_system"], event["correlation_id"]) == ("queued", "SAP", "c-1")
     assert (await live.event(left))["status"] == "received"
-    assert await live.sql.fetchval("SELECT body FROM redrive.payload WHERE event_id = $1", left) == b"\x00raw"
+    assert await live.sql.fetchval("SELECT body FROM redrive.event WHERE id = $1", left) == b"\x00raw"
 
 
 async def test_any_program_that_speaks_sql_can_hand_in(live: Engine) -> None:
@@ -273,7 +273,7 @@ async def test_any_program_that_speaks_sql_can_hand_in(live: Engine) -> None:
     finally:
         await connection.close()
     assert (await live.task_of(called))["queue"] == "handler:edi.orders"
-    assert await live.sql.fetchval("SELECT body FROM redrive.payload WHERE event_id = $1", called) == b'{"order": 7}'
+    assert await live.sql.fetchval("SELECT body FROM redrive.event WHERE id = $1", called) == b'{"order": 7}'
     assert same[0] == same[1]
     assert (await live.task_of(sent))["queue"] == "http"
     assert (await live.event(sent))["correlation_id"] == "c-9"

@@ -146,10 +146,12 @@ APP = [
     Case("get_event_status", _by_event, "task_of_event"),
     Case("list_attempts", lambda facts: (facts.engine.org_id, facts.event_id, None), "task_of_event"),
     Case("list_events", _events(None), "event_by_age", sorts=False),
-    Case("list_events", _events("received"), "event_by_status", sorts=False),
-    Case("list_events", _events("queued"), "event_by_status", sorts=False),
-    Case("list_events", _events("failed"), "event_by_status", sorts=False),
+    Case("list_events", _events("received"), "event_in_inbox", sorts=False),
+    Case("list_unfinished_events", _events("queued"), "task_open", sorts=False),
+    Case("list_unfinished_events", _events("failed"), "task_dead", sorts=False),
     Case("list_events", _events("delivered"), "event_by_age", sorts=False),
+    Case("count_unfinished_events", lambda facts: (facts.engine.org_id, "queued"), "task_open"),
+    Case("count_unfinished_events", lambda facts: (facts.engine.org_id, "failed"), "task_dead"),
 ]
 
 

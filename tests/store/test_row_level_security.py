@@ -46,7 +46,7 @@ async def app(engine: Engine) -> AsyncIterator[Connection]:
 
 async def test_every_table_with_an_org_is_under_row_level_security_for_both_roles(engine: Engine) -> None:
     tables = await engine.sql.fetch(TENANT_TABLES)
-    assert {"org", "event", "task", "attempt", "dead_letter", "payload", "audit"} <= {row["name"] for row in tables}
+    assert {"org", "event", "task", "attempt", "dead_letter", "audit"} <= {row["name"] for row in tables}
     for table in tables:
         assert (table["enabled"], table["forced"]) == (True, True), table["name"]
         assert table["roles"] == ["redrive_app", "redrive_engine"], table["name"]

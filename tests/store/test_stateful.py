@@ -183,13 +183,13 @@ class Books(RuleBasedStateMachine):
         sql = self.engine.sql
         tasks = {row["id"]: _seen(row) for row in await sql.fetch(TASKS)}
         assert tasks == {
-            task.id: (task.state, task.attempts, task.fence, task.generation, task.reason, task.due)
+            task.id: (task.state, task.attempts, task.fence, task.generation, task.reason, task.due, task.lease_ends)
             for task in self.model.tasks.values()
         }
         letters = await sql.fetch("SELECT task_id, state FROM redrive.dead_letter")
         expected = {task.id: task.letter for task in self.model.tasks.values() if task.letter}
         assert {row["task_id"]: row["state"] for row in letters} == expected
-        events = await sql.fetch("SELECT id, status, open_tasks, dead_tasks FROM redrive.event")
+        events = await sql.fetch("SELECT id, status, open_tasks, dead_tasks FROM redrive.event_entry")
         assert {
             row["id"]: (row["status"], row["open_tasks"], row["dead_tasks"]) for row in events
         } == self.model.events()
@@ -213,9 +213,10 @@ class Books(RuleBasedStateMachine):
         assert report.clean
 
 
-def _seen(row: Record) -> tuple[str, int, int, int, str | None, datetime]:
+def _seen(row: Record) -> tuple[str, int, int, int, str | None, datetime, datetime | None]:
     due = FOREVER if row["forever"] else row["due_at"].astimezone(UTC)
-    return row["state"], row["attempts"], row["fence"], row["generation"], row["reason"], due
+    ends = row["lease_ends_at"] and row["lease_ends_at"].astimezone(UTC)
+    return row["state"], row["attempts"], row["fence"], row["generation"], row["reason"], due, ends
 
 
 def test_the_database_holds_what_the_model_holds_whatever_happens(postgres: EmbeddedPostgres, empty_url: str) -> None:

@@ -176,7 +176,7 @@ class Engine:
     # -- looking ---------------------------------------------------------------------------------------------------
 
     async def event(self, event_id: UUID) -> Record:
-        row = await self.sql.fetchrow("SELECT * FROM redrive.event WHERE id = $1", event_id)
+        row = await self.sql.fetchrow("SELECT * FROM redrive.event_entry WHERE id = $1", event_id)
         assert row is not None
         return row
 

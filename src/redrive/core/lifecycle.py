@@ -1,4 +1,4 @@
-"""The states of tasks, events and dead letters, what may follow what, and how they read elsewhere. Pure.
+"""The states of tasks and dead letters, what may follow what, and how they read elsewhere. Pure.
 
 The database's triggers hold the same transitions (a test compares them); api and web read the vocabulary.
 """
@@ -40,21 +40,12 @@ TRANSITIONS: frozenset[tuple[TaskState, TaskState]] = REDRIVE_TRANSITIONS | {
 
 
 class EventStatus(StrEnum):
+    """Where an event stands. Not kept: its tasks say it (`event_status`, and the database's view event_entry)."""
+
     RECEIVED = "received"
     QUEUED = "queued"
     DELIVERED = "delivered"
     FAILED = "failed"
-
-
-EVENT_TRANSITIONS: frozenset[tuple[EventStatus, EventStatus]] = frozenset(
-    {
-        (EventStatus.RECEIVED, EventStatus.QUEUED),
-        (EventStatus.RECEIVED, EventStatus.DELIVERED),
-        (EventStatus.QUEUED, EventStatus.DELIVERED),
-        (EventStatus.QUEUED, EventStatus.FAILED),
-        (EventStatus.FAILED, EventStatus.QUEUED),
-    }
-)
 
 
 class DeadLetterState(StrEnum):

@@ -188,7 +188,7 @@ class Worker:
         claim = await self._store.claim(
             queues=self._queues, floors=self._floors, limit=limit, worker_id=self.worker_id, margin_s=self._margin_s
         )
-        self._floors.update(claim.ends)
+        self._floors = dict(claim.ends)
         self._trying += len(claim.jobs)
         self._unsettled += len(claim.jobs)
         if claim.jobs:

@@ -34,24 +34,9 @@ class Rule:
 
 RULES: tuple[Rule, ...] = (
     Rule(
-        "payload",
-        "Every event has its payload, every payload its event.",
-        "What was accepted is not all there: restore it from a backup.",
-    ),
-    Rule(
         "event_tasks",
-        "An event that is queued or failed has tasks.",
+        "Every event has the tasks that it was fanned out to.",
         "Tasks of an accepted event are gone: nobody will deliver it.",
-    ),
-    Rule(
-        "event_counts",
-        "An event counts its open and dead tasks right.",
-        "The event will end in a wrong status, or never.",
-    ),
-    Rule(
-        "event_status",
-        "An event's status is what its tasks say.",
-        "Producers are told something that is not so.",
     ),
     Rule(
         "task_event",

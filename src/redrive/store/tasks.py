@@ -55,7 +55,7 @@ class Tasks:
         )
         jobs = [Job(*row[:18]) for row in rows if row["state"] == "leased"]
         taken = Counter(row["queue"] for row in rows)
-        ends = {row["queue"]: Floor(row["was_due_at"], row["id"]) for row in rows}
+        ends = {row["queue"]: Floor(row["due_at"], row["id"]) for row in rows}
         return Claim(
             jobs=jobs,
             held=len(rows) - len(jobs),

@@ -94,15 +94,15 @@ CREATE TABLE redrive.endpoint (
 );
 CREATE UNIQUE INDEX endpoint_name ON redrive.endpoint (org_id, name) WHERE deleted_at IS NULL;
 
--- The tables of the hot path (event, payload, task, attempt) have no foreign keys: a check per row costs more than the
+-- The tables of the hot path (event, task, attempt) have no foreign keys: a check per row costs more than the
 -- insert, and locks the one org row against itself. accept() writes them together; `redrive check` proves it.
+-- What was handed in, byte for byte: what is signed is what was stored. Never updated: where an event stands is what its
+-- tasks say (see the view event_entry), so that delivering it does not write it again.
 CREATE TABLE redrive.event (
   org_id          uuid NOT NULL,
   id              uuid NOT NULL,
   event_type      text NOT NULL,
-  status          text NOT NULL CHECK (status IN ('received', 'queued', 'delivered', 'failed')),
-  open_tasks      integer NOT NULL CHECK (open_tasks >= 0),
-  dead_tasks      integer NOT NULL DEFAULT 0 CHECK (dead_tasks >= 0),
+  tasks           integer NOT NULL CHECK (tasks >= 0),  -- how many it was fanned out to; none: it waits in the inbox
   endpoint_id     uuid,
   handler         text,
   policy          text,
@@ -111,25 +111,13 @@ CREATE TABLE redrive.event (
   correlation_id  text,
   occurred_at     timestamptz NOT NULL,
   received_at     timestamptz NOT NULL,
-  delivered_at    timestamptz,
-  failed_at       timestamptz,
-  PRIMARY KEY (org_id, id),
-  CHECK (status <> 'queued' OR open_tasks > 0),
-  CHECK (status NOT IN ('delivered', 'failed') OR open_tasks = 0),
-  CHECK (status <> 'failed' OR dead_tasks > 0)
+  content_type    text NOT NULL DEFAULT 'application/json',
+  body            bytea NOT NULL,
+  PRIMARY KEY (org_id, id)
 );
 -- The lists that people page through. Ids tell no order: producers may bring their own.
 CREATE INDEX event_by_age ON redrive.event (org_id, received_at, id);
-CREATE INDEX event_by_status ON redrive.event (org_id, status, received_at, id) WHERE status <> 'delivered';
-
--- Byte for byte as received, apart from the rows that move: what is signed is what was stored.
-CREATE TABLE redrive.payload (
-  org_id        uuid NOT NULL,
-  event_id      uuid NOT NULL,
-  body          bytea NOT NULL,
-  content_type  text NOT NULL DEFAULT 'application/json',
-  PRIMARY KEY (org_id, event_id)
-);
+CREATE INDEX event_in_inbox ON redrive.event (org_id, received_at, id) WHERE tasks = 0;
 
 CREATE TABLE redrive.task (
   org_id          uuid NOT NULL,
@@ -143,10 +131,12 @@ CREATE TABLE redrive.task (
   event_type      text NOT NULL,
   external_system text,
   reason          text CHECK (reason IN ('permanent', 'exhausted', 'expired', 'skipped')),
-  due_at          timestamptz NOT NULL,  -- due while waiting, the lease's end while leased
+  due_at          timestamptz NOT NULL,
+  received_at     timestamptz NOT NULL,  -- the event's
   begun_at        timestamptz NOT NULL,  -- when this generation began: the policy's max age counts from here
   updated_at      timestamptz NOT NULL,
   leased_at       timestamptz,
+  lease_ends_at   timestamptz,
   first_failed_at timestamptz,
   last_failed_at  timestamptz,
   worker_id       uuid,
@@ -154,18 +144,24 @@ CREATE TABLE redrive.task (
   attempts        integer NOT NULL DEFAULT 0 CHECK (attempts >= 0),
   generation      integer NOT NULL DEFAULT 0,
   expedited       boolean NOT NULL DEFAULT false,  -- a person asked for a try now
+  live            boolean NOT NULL GENERATED ALWAYS AS (state IN ('waiting', 'leased')) STORED,
+  open            boolean NOT NULL GENERATED ALWAYS AS (state IN ('waiting', 'leased', 'held')) STORED,
   PRIMARY KEY (org_id, id),
   CHECK ((state = 'leased') = (worker_id IS NOT NULL)),
   CHECK ((state = 'dead') = (reason IS NOT NULL))
-) WITH (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 2000,
+) WITH (fillfactor = 45, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 2000,
         autovacuum_analyze_scale_factor = 0.05, autovacuum_vacuum_cost_delay = 0);
+-- A claim changes nothing that an index knows of, and finds room on the row's own page (fillfactor): it writes no index at
+-- all. So no index may speak of the state, the fence or the lease; `live`, `open` and `reason` say what they need.
 -- The one clock of the engine: what is due, first tries and retries and expired leases alike.
-CREATE INDEX task_due ON redrive.task (queue, due_at, id) WHERE state IN ('waiting', 'leased');
+CREATE INDEX task_due ON redrive.task (queue, due_at, id) WHERE live;
 CREATE INDEX task_of_event ON redrive.task (org_id, event_id);
+-- Events by where they stand: queued while a task is open, failed when one is dead.
+CREATE INDEX task_open ON redrive.task (org_id, received_at, event_id) WHERE open;
+CREATE INDEX task_dead ON redrive.task (org_id, received_at, event_id) WHERE reason IS NOT NULL;
 -- The retry queue: open tasks that have failed before.
-CREATE INDEX task_retrying ON redrive.task (org_id, due_at, id)
-  WHERE state IN ('waiting', 'leased', 'held') AND attempts > 0;
-CREATE INDEX task_held ON redrive.task (org_id, endpoint_id, id) WHERE state = 'held';
+CREATE INDEX task_retrying ON redrive.task (org_id, due_at, id) WHERE open AND attempts > 0;
+CREATE INDEX task_held ON redrive.task (org_id, endpoint_id, id) WHERE open AND NOT live;
 
 -- One row per try, written once when it ends: the open attempt is the lease on the task itself.
 -- (org_id, task_id, fence): every fence that a task ever had, but the one now leased, ended in exactly one row.

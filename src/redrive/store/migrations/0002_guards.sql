@@ -6,8 +6,8 @@ DECLARE
   v_new jsonb := to_jsonb(NEW);
 BEGIN
   RAISE EXCEPTION 'illegal transition of % %: % -> %', TG_TABLE_NAME, coalesce(v_old ->> 'id', v_old ->> 'task_id'),
-    concat_ws(', fence ', coalesce(v_old ->> 'state', v_old ->> 'status'), v_old ->> 'fence'),
-    concat_ws(', fence ', coalesce(v_new ->> 'state', v_new ->> 'status'), v_new ->> 'fence')
+    concat_ws(', fence ', v_old ->> 'state', v_old ->> 'fence'),
+    concat_ws(', fence ', v_new ->> 'state', v_new ->> 'fence')
     USING ERRCODE = 'check_violation';
 END $$;
 
@@ -22,10 +22,6 @@ CREATE TRIGGER task_transition BEFORE UPDATE ON redrive.task FOR EACH ROW
                         OR (NEW.state <> 'dead' AND NEW.generation = OLD.generation)
           ELSE NEW.state <> OLD.state OR NEW.fence < OLD.fence END
         OR (NEW.state = 'leased' AND NEW.fence = OLD.fence))
-  EXECUTE FUNCTION redrive.refuse_transition();
-CREATE TRIGGER event_transition BEFORE UPDATE ON redrive.event FOR EACH ROW
-  WHEN (OLD.status <> NEW.status AND (OLD.status || '>' || NEW.status) NOT IN (
-    'received>queued', 'received>delivered', 'queued>delivered', 'queued>failed', 'failed>queued'))
   EXECUTE FUNCTION redrive.refuse_transition();
 CREATE TRIGGER dead_letter_transition BEFORE UPDATE ON redrive.dead_letter FOR EACH ROW
   WHEN (OLD.state <> NEW.state AND (OLD.state || '>' || NEW.state) NOT IN (
@@ -48,7 +44,7 @@ BEGIN
   RETURN v_shard;
 END $$;
 
--- The same two trigger functions for each table that is counted, by the column that counts. Of tasks the retry queue is
+-- The same trigger functions for each table that is counted, by what it is counted by. Of tasks the retry queue is
 -- counted too: open ones that have failed before. A statement that touched no row costs nothing.
 DO $$
 DECLARE
@@ -59,22 +55,23 @@ DECLARE
     ON CONFLICT (org_id, name, shard) DO UPDATE SET n = c.n + excluded.n';
   rows_of text;
 BEGIN
-  FOR t IN SELECT * FROM (VALUES ('event', 'status', 'event.'), ('task', 'state', 'task.'), ('dead_letter', 'state', 'dead.'))
-           AS v(name, counted, prefix) LOOP
-    rows_of := format('SELECT org_id, %L || %I AS name, %%s AS n FROM %%s', t.prefix, t.counted);
+  FOR t IN SELECT * FROM (VALUES
+      ('event', $q$CASE tasks WHEN 0 THEN 'event.inbox' ELSE 'event.routed' END$q$, false),
+      ('task', $q$'task.' || state$q$, true),
+      ('dead_letter', $q$'dead.' || state$q$, true)) AS v(name, counted, moves) LOOP
+    rows_of := format('SELECT org_id, %s AS name, %%1$s AS n FROM %%2$s', t.counted);
     IF t.name = 'task' THEN
-      rows_of := rows_of || $q$ UNION ALL SELECT org_id, 'retrying', %1$s FROM %2$s
-        WHERE attempts > 0 AND state IN ('waiting', 'leased', 'held')$q$;
-      rows_of := replace(rows_of, '%s AS n FROM %s', '%1$s AS n FROM %2$s');
+      rows_of := rows_of || $q$ UNION ALL SELECT org_id, 'retrying', %1$s FROM %2$s WHERE attempts > 0 AND open$q$;
     END IF;
     EXECUTE format('CREATE FUNCTION redrive.count_added_%s() RETURNS trigger LANGUAGE plpgsql AS %L', t.name,
       format('BEGIN IF EXISTS (SELECT FROM added) THEN %s; END IF; RETURN NULL; END',
              format(upsert, format(rows_of, '1', 'added'))));
+    EXECUTE format('CREATE TRIGGER count_added AFTER INSERT ON redrive.%1$I REFERENCING NEW TABLE AS added
+      FOR EACH STATEMENT EXECUTE FUNCTION redrive.count_added_%1$s()', t.name);
+    CONTINUE WHEN NOT t.moves;
     EXECUTE format('CREATE FUNCTION redrive.count_moved_%s() RETURNS trigger LANGUAGE plpgsql AS %L', t.name,
       format('BEGIN IF EXISTS (SELECT FROM added) THEN %s; END IF; RETURN NULL; END',
              format(upsert, format(rows_of, '-1', 'removed') || ' UNION ALL ' || format(rows_of, '1', 'added'))));
-    EXECUTE format('CREATE TRIGGER count_added AFTER INSERT ON redrive.%1$I REFERENCING NEW TABLE AS added
-      FOR EACH STATEMENT EXECUTE FUNCTION redrive.count_added_%1$s()', t.name);
     EXECUTE format('CREATE TRIGGER count_moved AFTER UPDATE ON redrive.%1$I
       REFERENCING OLD TABLE AS removed NEW TABLE AS added
       FOR EACH STATEMENT EXECUTE FUNCTION redrive.count_moved_%1$s()', t.name);
@@ -101,6 +98,7 @@ BEGIN
   END LOOP;
 END $$;
 -- What was written down stays as it was written, and a key keeps its role and its hash.
+REVOKE UPDATE ON redrive.event FROM redrive_app, redrive_engine;
 REVOKE UPDATE ON redrive.audit, redrive.api_key FROM redrive_app;
 GRANT UPDATE (revoked_at, last_used_at) ON redrive.api_key TO redrive_app;
 GRANT SELECT, UPDATE ON redrive.installation TO redrive_engine;

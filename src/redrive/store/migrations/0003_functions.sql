@@ -96,16 +96,16 @@ DECLARE
   v_now   timestamptz := coalesce(p_now, clock_timestamp());
   v_orgs  uuid[];
   v_ids   uuid[];
-  v_stati text[];
+  v_fanned integer[];
   v_tasks bigint;
 BEGIN
   WITH stored AS (
-    INSERT INTO redrive.event (org_id, id, event_type, status, open_tasks, endpoint_id, handler, policy,
-                               external_system, ordering_key, correlation_id, occurred_at, received_at)
-    SELECT r.org, r.id, r.type, CASE WHEN f.n > 0 THEN 'queued' ELSE 'received' END, f.n, r.endpoint, r.handler,
-           r.policy, r.external, r.ordering, r.correlation, coalesce(r.occurred, v_now), v_now
-      FROM unnest(p_org, p_id, p_type, p_occurred, p_endpoint, p_handler, p_policy, p_external, p_ordering, p_correlation)
-           AS r(org, id, type, occurred, endpoint, handler, policy, external, ordering, correlation)
+    INSERT INTO redrive.event (org_id, id, event_type, tasks, endpoint_id, handler, policy, external_system,
+                               ordering_key, correlation_id, occurred_at, received_at, body)
+    SELECT r.org, r.id, r.type, f.n, r.endpoint, r.handler, r.policy, r.external, r.ordering, r.correlation,
+           coalesce(r.occurred, v_now), v_now, r.body
+      FROM unnest(p_org, p_id, p_type, p_body, p_occurred, p_endpoint, p_handler, p_policy, p_external, p_ordering, p_correlation)
+           AS r(org, id, type, body, occurred, endpoint, handler, policy, external, ordering, correlation)
      CROSS JOIN LATERAL (
        SELECT CASE WHEN r.handler IS NOT NULL THEN 1 ELSE (
          SELECT count(*)::int FROM redrive.endpoint e
@@ -117,10 +117,10 @@ BEGIN
        AND (r.policy IS NULL OR EXISTS (
          SELECT FROM redrive.policy p WHERE p.org_id = r.org AND p.name = r.policy AND p.retired_at IS NULL))
     ON CONFLICT (org_id, id) DO NOTHING
-    RETURNING org_id, id, event_type, status, endpoint_id, handler, policy, external_system),
+    RETURNING org_id, id, event_type, tasks, endpoint_id, handler, policy, external_system),
   queued AS (
     INSERT INTO redrive.task (org_id, id, event_id, endpoint_id, policy_id, kind, queue, state, event_type,
-                              external_system, due_at, begun_at, updated_at)
+                              external_system, due_at, received_at, begun_at, updated_at)
     SELECT s.org_id, redrive.uuid7(), s.id, f.endpoint_id,
            -- The event's own policy, else the endpoint's, else the default; one that was deleted since falls through.
            coalesce(
@@ -128,7 +128,7 @@ BEGIN
              (SELECT p.id FROM redrive.policy p WHERE p.org_id = s.org_id AND p.name = f.policy AND p.retired_at IS NULL),
              (SELECT p.id FROM redrive.policy p WHERE p.org_id = s.org_id AND p.name = 'integration' AND p.retired_at IS NULL)),
            f.kind, f.queue, 'waiting', s.event_type,
-           coalesce(s.external_system, f.external_system), v_now, v_now, v_now
+           coalesce(s.external_system, f.external_system), v_now, v_now, v_now, v_now
       FROM stored s
      CROSS JOIN LATERAL (
        SELECT e.id AS endpoint_id, e.kind, e.kind AS queue, e.policy, e.external_system
@@ -138,21 +138,15 @@ BEGIN
        UNION ALL
        SELECT NULL, 'handler', 'handler:' || s.handler, NULL, NULL WHERE s.handler IS NOT NULL) f
     RETURNING 1)
-  SELECT array_agg(s.org_id), array_agg(s.id), array_agg(s.status), (SELECT count(*) FROM queued)
-    INTO v_orgs, v_ids, v_stati, v_tasks FROM stored s;
-
-  -- The same key as the event's, so the same rows are new: no need to know which.
-  INSERT INTO redrive.payload (org_id, event_id, body)
-  SELECT r.org, r.id, r.body FROM unnest(p_org, p_id, p_body) AS r(org, id, body)
-   WHERE cardinality(v_ids) = cardinality(p_id) OR EXISTS (
-     SELECT FROM redrive.event e WHERE e.org_id = r.org AND e.id = r.id)
-  ON CONFLICT (org_id, event_id) DO NOTHING;
+  SELECT array_agg(s.org_id), array_agg(s.id), array_agg(s.tasks), (SELECT count(*) FROM queued)
+    INTO v_orgs, v_ids, v_fanned, v_tasks FROM stored s;
 
   IF v_tasks > 0 THEN
     PERFORM pg_notify('redrive_due', '');
   END IF;
 
-  RETURN QUERY SELECT s.org, s.id, 'accepted', s.status FROM unnest(v_orgs, v_ids, v_stati) AS s(org, id, status);
+  RETURN QUERY SELECT s.org, s.id, 'accepted', CASE s.tasks WHEN 0 THEN 'received' ELSE 'queued' END
+                 FROM unnest(v_orgs, v_ids, v_fanned) AS s(org, id, tasks);
   IF coalesce(cardinality(v_ids), 0) = cardinality(p_id) THEN
     RETURN;
   END IF;
@@ -163,17 +157,17 @@ BEGIN
   RETURN QUERY
   SELECT r.org, r.id,
          CASE WHEN o.org_id IS NULL THEN 'no_org'
-              WHEN e.id IS NOT NULL AND (b.body IS DISTINCT FROM r.body
+              WHEN e.id IS NOT NULL AND (e.body IS DISTINCT FROM r.body
                 OR (e.event_type, e.endpoint_id, e.handler, e.policy, e.external_system, e.ordering_key)
                    IS DISTINCT FROM (r.type, r.endpoint, r.handler, r.policy, r.external, r.ordering)) THEN 'conflict'
               WHEN e.id IS NOT NULL THEN 'duplicate'
               WHEN r.endpoint IS NOT NULL AND n.id IS NULL THEN 'no_endpoint'
-              ELSE 'no_policy' END, e.status
+              ELSE 'no_policy' END, s.status
     FROM unnest(p_org, p_id, p_type, p_body, p_endpoint, p_handler, p_policy, p_external, p_ordering)
          AS r(org, id, type, body, endpoint, handler, policy, external, ordering)
     LEFT JOIN redrive.org o ON o.org_id = r.org
     LEFT JOIN redrive.event e ON e.org_id = r.org AND e.id = r.id
-    LEFT JOIN redrive.payload b ON b.org_id = r.org AND b.event_id = r.id
+    LEFT JOIN redrive.event_entry s ON s.org_id = r.org AND s.id = r.id
     LEFT JOIN redrive.endpoint n ON n.org_id = r.org AND n.id = r.endpoint AND n.deleted_at IS NULL
    WHERE (r.org, r.id) NOT IN (SELECT v.org, v.id FROM unnest(v_orgs, v_ids) AS v(org, id));
 END $$;

@@ -1,13 +1,14 @@
 -- check_counters: the counters kept on write are what a count over all rows gives.
 WITH counted AS (
-  SELECT org_id, 'event.' || status AS name, count(*) AS n FROM redrive.event GROUP BY 1, 2
+  SELECT org_id, CASE tasks WHEN 0 THEN 'event.inbox' ELSE 'event.routed' END AS name, count(*) AS n
+    FROM redrive.event GROUP BY 1, 2
   UNION ALL
   SELECT org_id, 'task.' || state, count(*) FROM redrive.task GROUP BY 1, 2
   UNION ALL
   SELECT org_id, 'dead.' || state, count(*) FROM redrive.dead_letter GROUP BY 1, 2
   UNION ALL
   SELECT org_id, 'retrying', count(*) FROM redrive.task
-   WHERE state IN ('waiting', 'leased', 'held') AND attempts > 0 GROUP BY 1),
+   WHERE open AND attempts > 0 GROUP BY 1),
 kept AS (
   SELECT org_id, name, sum(n)::bigint AS n FROM redrive.counter
    WHERE name = 'retrying' OR split_part(name, '.', 1) IN ('event', 'task', 'dead')

@@ -11,15 +11,16 @@ due AS MATERIALIZED (
   SELECT d.*, clock.now
     FROM clock, unnest($2::text[], $3::timestamptz[], $4::uuid[]) AS q(queue, floor_due, floor_id)
    CROSS JOIN LATERAL (
-     SELECT t.org_id, t.id, t.queue, t.state, t.endpoint_id, t.policy_id, t.due_at
+     SELECT t.ctid AS place, t.org_id, t.id, t.queue, t.state, t.endpoint_id, t.policy_id, t.due_at, t.fence, t.worker_id,
+            t.leased_at
        FROM redrive.task t
-      WHERE t.queue = q.queue AND t.state IN ('waiting', 'leased') AND t.due_at <= clock.now
-        AND (t.due_at, t.id) > (q.floor_due, q.floor_id)
+      WHERE t.queue = q.queue AND t.live AND t.due_at <= clock.now AND (t.due_at, t.id) > (q.floor_due, q.floor_id)
+        AND (t.state = 'waiting' OR t.lease_ends_at <= clock.now)
       ORDER BY t.due_at, t.id LIMIT $8 FOR UPDATE SKIP LOCKED) d
    LIMIT $5),
 seen AS MATERIALIZED (
-  SELECT due.org_id, due.id, due.queue, due.due_at, due.now, due.endpoint_id, due.state = 'leased' AS lost,
-         e.disabled_at IS NOT NULL AND e.deleted_at IS NULL AS hold, coalesce(e.timeout_s, p.timeout_s) AS timeout_s
+  SELECT due.*, due.state = 'leased' AS lost, coalesce(e.timeout_s, p.timeout_s) AS timeout_s,
+         e.disabled_at IS NOT NULL AND e.deleted_at IS NULL AS hold
     FROM due
     JOIN redrive.policy p ON p.org_id = due.org_id AND p.id = due.policy_id
     LEFT JOIN redrive.endpoint e ON e.org_id = due.org_id AND e.id = due.endpoint_id),
@@ -32,41 +33,38 @@ shut AS MATERIALIZED (
     JOIN redrive.endpoint e ON e.org_id = d.org_id AND e.id = d.endpoint_id
    WHERE e.disabled_at IS NOT NULL AND e.deleted_at IS NULL FOR SHARE OF e SKIP LOCKED),
 terms AS MATERIALIZED (
-  SELECT seen.org_id, seen.id, seen.queue, seen.due_at, seen.now, seen.lost, seen.timeout_s, seen.hold,
-         seen.hold AND NOT EXISTS (
+  SELECT seen.*, seen.hold AND NOT EXISTS (
            SELECT FROM shut WHERE shut.org_id = seen.org_id AND shut.id = seen.endpoint_id) AS passed
     FROM seen),
-lost AS (
-  INSERT INTO redrive.attempt (org_id, task_id, fence, generation, number, result, worker_id, started_at, ended_at,
-                               category, possible_duplicate, error_message)
-  SELECT t.org_id, t.id, t.fence, t.generation, t.attempts + 1, 'lost', t.worker_id, t.leased_at, terms.now,
-         'timeout', true, 'The worker did not report before its lease ended: it died, hung, or was cut off.'
-    FROM terms JOIN redrive.task t ON t.org_id = terms.org_id AND t.id = terms.id
-   WHERE terms.lost AND NOT terms.passed),
 taken AS (
+  -- By its place on disk, where the lock holds it: no look-up.
   UPDATE redrive.task t SET
          state = CASE WHEN terms.hold THEN 'held' ELSE 'leased' END,
          fence = t.fence + CASE WHEN terms.hold THEN 0 ELSE 1 END,
-         due_at = CASE WHEN terms.hold THEN t.due_at ELSE terms.now + make_interval(secs => terms.timeout_s + $7) END,
          worker_id = CASE WHEN terms.hold THEN NULL ELSE $6::uuid END,
          leased_at = CASE WHEN terms.hold THEN NULL ELSE terms.now END,
+         lease_ends_at = CASE WHEN terms.hold THEN NULL ELSE terms.now + make_interval(secs => terms.timeout_s + $7) END,
          attempts = t.attempts + CASE WHEN terms.lost THEN 1 ELSE 0 END,
          first_failed_at = CASE WHEN terms.lost THEN coalesce(t.first_failed_at, terms.now) ELSE t.first_failed_at END,
          last_failed_at = CASE WHEN terms.lost THEN terms.now ELSE t.last_failed_at END,
          expedited = false,
          updated_at = terms.now
     FROM terms
-   WHERE t.org_id = terms.org_id AND t.id = terms.id AND NOT terms.passed
-  RETURNING t.*, terms.timeout_s, terms.lost, terms.now, terms.due_at AS was_due_at)
+   WHERE t.ctid = terms.place AND NOT terms.passed
+  RETURNING t.org_id, t.id, t.event_id, t.endpoint_id, t.policy_id, t.kind, t.queue, t.event_type, t.fence, t.attempts,
+            t.generation, t.begun_at, t.state, t.due_at, terms.timeout_s, terms.lost, terms.now,
+            terms.fence AS lost_fence, terms.worker_id AS lost_by, terms.leased_at AS lost_since),
+lost AS (
+  INSERT INTO redrive.attempt (org_id, task_id, fence, generation, number, result, worker_id, started_at, ended_at,
+                               category, possible_duplicate, error_message)
+  SELECT org_id, id, lost_fence, generation, attempts, 'lost', lost_by, lost_since, now,
+         'timeout', true, 'The worker did not report before its lease ended: it died, hung, or was cut off.'
+    FROM taken WHERE lost)
 SELECT t.org_id, t.id, t.event_id, t.endpoint_id, t.policy_id, t.kind, t.queue, t.event_type, t.fence, t.attempts,
-       t.generation, t.begun_at, t.timeout_s, t.lost, t.now, e.correlation_id, b.body, b.content_type, t.state,
-       t.was_due_at
-  FROM taken t
-  JOIN redrive.event e ON e.org_id = t.org_id AND e.id = t.event_id
-  JOIN redrive.payload b ON b.org_id = t.org_id AND b.event_id = t.event_id
+       t.generation, t.begun_at, t.timeout_s, t.lost, t.now, e.correlation_id, e.body, e.content_type, t.state, t.due_at
+  FROM taken t JOIN redrive.event e ON e.org_id = t.org_id AND e.id = t.event_id
  UNION ALL
 SELECT p.org_id, p.id, NULL, NULL, NULL, NULL, p.queue, NULL, NULL, NULL,
-       NULL, NULL, NULL, NULL, p.now, NULL, NULL, NULL, 'passed',
-       p.due_at
+       NULL, NULL, NULL, NULL, p.now, NULL, NULL, NULL, 'passed', p.due_at
   FROM terms p WHERE p.passed
- ORDER BY was_due_at, id;
+ ORDER BY due_at, id;

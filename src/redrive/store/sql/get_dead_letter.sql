@@ -5,5 +5,5 @@ SELECT e.*, d.state AS letter_state, d.category AS letter_category, d.fingerprin
        d.closed_because, d.generation AS letter_generation, d.config, b.body, b.content_type
   FROM redrive.dead_letter d
   JOIN redrive.task_entry e ON e.org_id = d.org_id AND e.id = d.task_id
-  LEFT JOIN redrive.payload b ON b.org_id = e.org_id AND b.event_id = e.event_id
+  JOIN redrive.event b ON b.org_id = e.org_id AND b.id = e.event_id
  WHERE d.org_id = $1 AND d.task_id = $2 AND d.state <> 'deleted';

@@ -2,7 +2,7 @@
 -- Of several tasks the one that was retried most speaks for the event; the next retry is the soonest of all.
 -- retry_attempts: retries granted so far, at most the policy's max_retries.
 SELECT e.id, e.status, e.failed_at, t.last_retry_at, t.next_retry_at, coalesce(t.retry_attempts, 0) AS retry_attempts
-  FROM redrive.event e
+  FROM redrive.event_entry e
   LEFT JOIN LATERAL (
     SELECT max(t.last_failed_at) AS last_retry_at,
            min(t.due_at) FILTER (WHERE t.state IN ('waiting', 'held') AND t.attempts > 0 AND t.due_at < 'infinity') AS next_retry_at,

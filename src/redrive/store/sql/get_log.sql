@@ -1,4 +1,4 @@
 -- get_log: a task with its payload. $1 org, $2 task.
 SELECT e.*, b.body, b.content_type
-  FROM redrive.task_entry e LEFT JOIN redrive.payload b ON b.org_id = e.org_id AND b.event_id = e.event_id
+  FROM redrive.task_entry e JOIN redrive.event b ON b.org_id = e.org_id AND b.id = e.event_id
  WHERE e.org_id = $1 AND e.id = $2;

@@ -4,13 +4,10 @@ alive AS (
   UPDATE redrive.task t SET state = 'waiting', reason = NULL, generation = t.generation + 1, attempts = 1,
          begun_at = clock.now, due_at = clock.now + make_interval(secs => $4), updated_at = clock.now
     FROM clock WHERE t.org_id = $1 AND t.id = $2 AND t.state = 'dead'
-  RETURNING t.org_id, t.id, t.event_id, t.generation, clock.now),
+  RETURNING t.org_id, t.id, clock.now),
 letter AS (
   UPDATE redrive.dead_letter d SET state = 'replaying', replays = d.replays + 1, replayed_at = a.now, replayed_by = $5,
          replayed_because = $6, replay_outcome = NULL, closed_at = NULL, closed_by = NULL, closed_because = NULL,
          updated_at = a.now
-    FROM alive a WHERE d.org_id = a.org_id AND d.task_id = a.id),
-queued AS (
-  UPDATE redrive.event e SET open_tasks = e.open_tasks + 1, dead_tasks = e.dead_tasks - 1, status = 'queued', failed_at = NULL
-    FROM alive a WHERE e.org_id = a.org_id AND e.id = a.event_id)
+    FROM alive a WHERE d.org_id = a.org_id AND d.task_id = a.id)
 SELECT pg_notify('redrive_due', '') FROM alive;

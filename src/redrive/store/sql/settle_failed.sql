@@ -7,7 +7,7 @@ closed AS (
   UPDATE redrive.task t SET
          state = CASE WHEN r.verdict = 'die' THEN 'dead' ELSE 'waiting' END,
          attempts = t.attempts + r.tried,
-         worker_id = NULL,
+         worker_id = NULL, lease_ends_at = NULL,
          due_at = CASE WHEN r.verdict IN ('retry', 'release') THEN clock.now + make_interval(secs => r.delay_s)
                        ELSE 'infinity' END,
          reason = r.reason,
@@ -41,13 +41,5 @@ died AS (
   ON CONFLICT (org_id, task_id) DO UPDATE SET
          state = 'open', reason = excluded.reason, category = excluded.category, fingerprint = excluded.fingerprint,
          error_message = excluded.error_message, config = excluded.config, failed_at = excluded.failed_at, generation = excluded.generation,
-         created_at = excluded.created_at, updated_at = excluded.updated_at, replay_outcome = 'failed'),
-failed AS (
-  UPDATE redrive.event e SET
-         open_tasks = e.open_tasks - c.n, dead_tasks = e.dead_tasks + c.n,
-         status = CASE WHEN e.open_tasks > c.n THEN 'queued' ELSE 'failed' END,
-         failed_at = CASE WHEN e.open_tasks = c.n THEN c.now ELSE e.failed_at END
-    FROM (SELECT org_id, event_id, now, count(*)::int AS n FROM closed WHERE verdict = 'die'
-           GROUP BY org_id, event_id, now ORDER BY org_id, event_id) c
-   WHERE e.org_id = c.org_id AND e.id = c.event_id)
+         created_at = excluded.created_at, updated_at = excluded.updated_at, replay_outcome = 'failed')
 SELECT org_id, id, fence, nullif(due_at, 'infinity') AS due_at, now FROM closed;

@@ -6,12 +6,13 @@ WITH clock AS MATERIALIZED (
   SELECT coalesce($1::timestamptz, clock_timestamp()) AS now),
 closed AS (
   UPDATE redrive.task t SET
-         state = 'succeeded', attempts = t.attempts + 1, worker_id = NULL, due_at = 'infinity', updated_at = clock.now
+         state = 'succeeded', attempts = t.attempts + 1, worker_id = NULL, lease_ends_at = NULL,
+         due_at = 'infinity', updated_at = clock.now
     FROM clock, unnest($2::uuid[], $3::uuid[], $4::int[], $5::float8[], $6::int[], $7::text[], $8::text[], $9::text[],
                        $10::bytea[], $11::bool[])
       AS r(org_id, id, fence, took_s, status_code, url, request_headers, response_headers, response_body, truncated)
    WHERE t.org_id = r.org_id AND t.id = r.id AND t.fence = r.fence AND t.worker_id IS NOT NULL
-  RETURNING t.org_id, t.id, t.event_id, t.fence, t.generation, t.attempts, clock.now, r.took_s, r.status_code, r.url,
+  RETURNING t.org_id, t.id, t.fence, t.generation, t.attempts, clock.now, r.took_s, r.status_code, r.url,
             r.request_headers, r.response_headers, r.response_body, r.truncated),
 tried AS (
   INSERT INTO redrive.attempt (org_id, task_id, fence, generation, number, result, worker_id, started_at, ended_at,
@@ -19,16 +20,6 @@ tried AS (
   SELECT org_id, id, fence, generation, attempts, 'succeeded', $12::uuid, now - make_interval(secs => took_s), now, status_code,
          truncated, url, request_headers, response_headers, response_body
     FROM closed),
-finished AS (
-  -- The arithmetic runs on the newest version of the row, so that siblings settled at the same time add up.
-  UPDATE redrive.event e SET
-         open_tasks = e.open_tasks - c.n,
-         status = CASE WHEN e.open_tasks > c.n THEN 'queued' WHEN e.dead_tasks > 0 THEN 'failed' ELSE 'delivered' END,
-         delivered_at = CASE WHEN e.open_tasks = c.n AND e.dead_tasks = 0 THEN c.now ELSE e.delivered_at END,
-         failed_at = CASE WHEN e.open_tasks = c.n AND e.dead_tasks > 0 THEN c.now ELSE e.failed_at END
-    FROM (SELECT org_id, event_id, now, count(*)::int AS n FROM closed GROUP BY org_id, event_id, now
-           ORDER BY org_id, event_id) c
-   WHERE e.org_id = c.org_id AND e.id = c.event_id),
 resolved AS (
   UPDATE redrive.dead_letter d SET
          state = 'resolved', replay_outcome = 'succeeded', closed_at = c.now, closed_by = d.replayed_by,

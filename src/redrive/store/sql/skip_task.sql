@@ -3,20 +3,14 @@ WITH died AS (
   UPDATE redrive.task t SET state = 'dead', reason = 'skipped', due_at = 'infinity', expedited = false,
          updated_at = coalesce($3::timestamptz, clock_timestamp())
    WHERE t.org_id = $1 AND t.id = $2 AND t.state IN ('waiting', 'held')
-  RETURNING t.*),
-letter AS (
-  INSERT INTO redrive.dead_letter AS d (org_id, task_id, state, kind, event_id, endpoint_id, event_type, external_system,
-                                        reason, category, fingerprint, error_message, config, first_failed_at,
-                                        failed_at, generation, created_at, updated_at)
-  SELECT org_id, id, 'open', kind, event_id, endpoint_id, event_type, external_system, 'skipped', $4, $5, $6,
-         redrive.config_of(org_id, endpoint_id), first_failed_at, updated_at, generation, updated_at, updated_at
-    FROM died
-  ON CONFLICT (org_id, task_id) DO UPDATE SET
-         state = 'open', reason = 'skipped', category = excluded.category, fingerprint = excluded.fingerprint,
-         error_message = excluded.error_message, config = excluded.config, failed_at = excluded.failed_at, generation = excluded.generation,
-         created_at = excluded.created_at, updated_at = excluded.updated_at, replay_outcome = 'failed')
-UPDATE redrive.event e SET
-       open_tasks = e.open_tasks - 1, dead_tasks = e.dead_tasks + 1,
-       status = CASE WHEN e.open_tasks > 1 THEN 'queued' ELSE 'failed' END,
-       failed_at = CASE WHEN e.open_tasks > 1 THEN e.failed_at ELSE d.updated_at END
-  FROM died d WHERE e.org_id = d.org_id AND e.id = d.event_id;
+  RETURNING t.*)
+INSERT INTO redrive.dead_letter AS d (org_id, task_id, state, kind, event_id, endpoint_id, event_type, external_system,
+                                      reason, category, fingerprint, error_message, config, first_failed_at,
+                                      failed_at, generation, created_at, updated_at)
+SELECT org_id, id, 'open', kind, event_id, endpoint_id, event_type, external_system, 'skipped', $4, $5, $6,
+       redrive.config_of(org_id, endpoint_id), first_failed_at, updated_at, generation, updated_at, updated_at
+  FROM died
+ON CONFLICT (org_id, task_id) DO UPDATE SET
+       state = 'open', reason = 'skipped', category = excluded.category, fingerprint = excluded.fingerprint,
+       error_message = excluded.error_message, config = excluded.config, failed_at = excluded.failed_at, generation = excluded.generation,
+       created_at = excluded.created_at, updated_at = excluded.updated_at, replay_outcome = 'failed';
