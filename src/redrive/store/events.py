@@ -44,12 +44,13 @@ async def accept(db: Database, events: Sequence[NewEvent], clock: Clock) -> list
     The same id twice in one batch is one event: the second is measured against the first.
     """
     rows = await db.fetch("accept", *map(list, zip(*_columns(events), strict=True)), clock.now())
-    verdicts = {(row["org_id"], row["event_id"]): Receipt(row["verdict"], row["status"]) for row in rows}
+    usual, *others = [Receipt(row["verdict"], row["status"]) for row in rows]
+    verdicts = {(row["org_id"], row["event_id"]): other for row, other in zip(rows[1:], others, strict=True)}
     receipts: list[Receipt] = []
     first: dict[tuple[UUID, UUID], NewEvent] = {}
     for event in events:
         key = (event.org_id, event.id)
-        receipt = verdicts[key]
+        receipt = verdicts.get(key, usual)
         if key not in first:
             first[key] = event
         elif receipt.verdict in ("accepted", "duplicate"):

@@ -83,7 +83,8 @@ CREATE FUNCTION redrive.config_of(p_org uuid, p_endpoint uuid) RETURNS jsonb LAN
 $$;
 
 -- accept: store events and fan them out to one task per matching endpoint (or one for a handler), all or nothing.
--- Answers one row per event: accepted | duplicate | conflict | no_endpoint | no_policy | no_org.
+-- The first row of the answer is what holds for every event that no further row names; most of the time it is the only one.
+-- A verdict is accepted | duplicate | conflict | no_endpoint | no_policy | no_org.
 -- No join between the rows handed in: every step is an index look-up per row, whatever the planner believes.
 CREATE FUNCTION redrive.accept(
   p_org uuid[], p_id uuid[], p_type text[], p_body bytea[], p_occurred timestamptz[], p_endpoint uuid[],
@@ -94,6 +95,7 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path = redrive, pg_temp AS $$
 #variable_conflict use_column
 DECLARE
   v_now   timestamptz := coalesce(p_now, clock_timestamp());
+  v_known uuid[] := ARRAY(SELECT o.org_id FROM redrive.org o WHERE o.org_id IN (SELECT unnest(p_org)));
   v_orgs  uuid[];
   v_ids   uuid[];
   v_fanned integer[];
@@ -112,7 +114,7 @@ BEGIN
           WHERE e.org_id = r.org AND e.deleted_at IS NULL
             AND CASE WHEN r.endpoint IS NULL THEN r.type LIKE ANY (e.type_patterns) ELSE e.id = r.endpoint END) END AS n
        OFFSET 0) f  -- counted once: without this, once for each place that names it
-     WHERE EXISTS (SELECT FROM redrive.org o WHERE o.org_id = r.org)
+     WHERE r.org = ANY (v_known)
        AND (r.endpoint IS NULL OR f.n > 0)
        AND (r.policy IS NULL OR EXISTS (
          SELECT FROM redrive.policy p WHERE p.org_id = r.org AND p.name = r.policy AND p.retired_at IS NULL))
@@ -124,8 +126,10 @@ BEGIN
     SELECT s.org_id, redrive.uuid7(), s.id, f.endpoint_id,
            -- The event's own policy, else the endpoint's, else the default; one that was deleted since falls through.
            coalesce(
-             (SELECT p.id FROM redrive.policy p WHERE p.org_id = s.org_id AND p.name = s.policy AND p.retired_at IS NULL),
-             (SELECT p.id FROM redrive.policy p WHERE p.org_id = s.org_id AND p.name = f.policy AND p.retired_at IS NULL),
+             CASE WHEN s.policy IS NOT NULL THEN (
+               SELECT p.id FROM redrive.policy p WHERE p.org_id = s.org_id AND p.name = s.policy AND p.retired_at IS NULL) END,
+             CASE WHEN f.policy IS NOT NULL THEN (
+               SELECT p.id FROM redrive.policy p WHERE p.org_id = s.org_id AND p.name = f.policy AND p.retired_at IS NULL) END,
              (SELECT p.id FROM redrive.policy p WHERE p.org_id = s.org_id AND p.name = 'integration' AND p.retired_at IS NULL)),
            f.kind, f.queue, 'waiting', s.event_type,
            coalesce(s.external_system, f.external_system), v_now, v_now, v_now, v_now
@@ -145,8 +149,11 @@ BEGIN
     PERFORM pg_notify('redrive_due', '');
   END IF;
 
-  RETURN QUERY SELECT s.org, s.id, 'accepted', CASE s.tasks WHEN 0 THEN 'received' ELSE 'queued' END
-                 FROM unnest(v_orgs, v_ids, v_fanned) AS s(org, id, tasks);
+  RETURN QUERY VALUES (NULL::uuid, NULL::uuid, 'accepted', 'queued');
+  IF 0 = ANY (v_fanned) THEN
+    RETURN QUERY SELECT s.org, s.id, 'accepted', 'received'
+                   FROM unnest(v_orgs, v_ids, v_fanned) AS s(org, id, tasks) WHERE s.tasks = 0;
+  END IF;
   IF coalesce(cardinality(v_ids), 0) = cardinality(p_id) THEN
     RETURN;
   END IF;
@@ -204,7 +211,8 @@ BEGIN
                ELSE redrive.id_of_key(v_org, CASE WHEN p_handler IS NULL THEN 'event' ELSE 'handler' END, p_key) END;
   SELECT a.verdict INTO v_verdict FROM redrive.accept(
     ARRAY[v_org], ARRAY[v_id], ARRAY[p_type], ARRAY[p_payload], ARRAY[NULL]::timestamptz[], ARRAY[NULL]::uuid[],
-    ARRAY[p_handler], ARRAY[p_policy], ARRAY[p_external], ARRAY[NULL]::text[], ARRAY[p_correlation]) a;
+    ARRAY[p_handler], ARRAY[p_policy], ARRAY[p_external], ARRAY[NULL]::text[], ARRAY[p_correlation]) a
+   ORDER BY a.event_id NULLS LAST LIMIT 1;
   IF v_verdict = 'no_policy' THEN
     RAISE EXCEPTION 'there is no policy named %', quote_literal(p_policy) USING ERRCODE = 'no_data_found';
   ELSIF v_verdict = 'conflict' THEN
