@@ -3,6 +3,7 @@
 Used by the HTTP destination. `Client` is the way in; everything else here is what it takes and gives.
 """
 
+from .call import Answer, Call
 from .client import Client
 from .errors import FailureKind, TransferError
 from .messages import BadHeader, Request, Response, Timings, build_head
@@ -10,7 +11,9 @@ from .pool import ClientStats
 from .resolve import Resolver, SystemResolver
 
 __all__ = [
+    "Answer",
     "BadHeader",
+    "Call",
     "Client",
     "ClientStats",
     "FailureKind",

@@ -1,20 +1,22 @@
 """Send one request and return its answer, within one deadline. Touches the network and nothing else.
 
-Called by the HTTP destination. The way of a request: `Pool.take` finds an idle connection, or `Pool.slot`
-waits for a turn and `Dialer.open` connects; then `Connection.start` writes it and gives the answer's future.
+Called by the HTTP destination. The way of a request: `Pool.take` finds an idle connection, or `Pool.enter` gives it
+a slot, in which `Dialer.open` connects, or a place in the queue; then `Connection.start` writes it, and the answer
+ends its `Call`.
 """
 
 import asyncio
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
+from functools import partial
 from time import monotonic
 
 from redrive.core.address import AddressRules
 
+from .call import Answer, AwaitedCall, Call
 from .dial import Dialer
 from .errors import FailureKind, TransferError
 from .messages import Request, Response, request_bytes
-from .pool import ClientStats, Pool
-from .protocol import Connection
+from .pool import ClientStats, Origin, Pool
 from .resolve import Resolver, SystemResolver
 
 MAX_CONNECTIONS = 1000
@@ -43,9 +45,12 @@ class Client:
             raise ValueError("max_per_origin must be at least 1 and below max_connections: one origin may not take all")
         if idle_s <= 0 or response_cap_bytes < 0:
             raise ValueError("idle_s must be positive and response_cap_bytes not negative")
-        self._pool = Pool(max_connections=max_connections, max_per_origin=max_per_origin, idle_s=idle_s)
-        self._dialer = Dialer(rules=rules, resolver=resolver or SystemResolver(), pool=self._pool)
-        self._cap_bytes = response_cap_bytes
+        self._pool = Pool(
+            max_connections=max_connections, max_per_origin=max_per_origin, idle_s=idle_s, opener=self._start_opening
+        )
+        self._dialer = Dialer(
+            rules=rules, resolver=resolver or SystemResolver(), pool=self._pool, cap_bytes=response_cap_bytes
+        )
         self._closed = False
 
     async def send(self, request: Request, *, timeout_s: float) -> Response:
@@ -55,23 +60,35 @@ class Client:
         A deadline or a reset inside the body still gives a Response: the status line decides.
         """
         now = monotonic()
-        if not timeout_s > 0:
-            raise ValueError("timeout_s must be positive")
-        deadline = now + timeout_s
-        data = request_bytes(request)
+        call = AwaitedCall(request, request_bytes(request), _deadline(now, timeout_s))
+        self._begin(call, now)
+        try:
+            return await call.answer
+        except asyncio.CancelledError:
+            call.cancel()
+            raise
+
+    def begin(self, request: Request, *, timeout_s: float, ended: Callable[[Answer], None]) -> Call:
+        """`send` for who has no task to wait in: `ended` is called with the answer or the error, later.
+
+        Raises TransferError where the request cannot even wait for a connection.
+        """
+        now = monotonic()
+        call = Call(request, request_bytes(request), _deadline(now, timeout_s), ended)
+        self._begin(call, now)
+        return call
+
+    def _begin(self, call: Call, now: float) -> None:
+        request = call.request
         key: Hashable = request.target.origin
         if request.ca_pem is not None:
             key = (key, request.ca_pem)
-        connect_ms = None
         connection = self._pool.take(key, now)
-        while connection is None or connection.closed:
-            connection, connect_ms = await self._obtain(request, key, deadline)
-        future = connection.start(data, deadline=deadline, cap_bytes=self._cap_bytes, connect_ms=connect_ms)
-        try:
-            return await future
-        except asyncio.CancelledError:
-            connection.abandon(future)
-            raise
+        if connection is not None:
+            connection.start(call, now)
+            return
+        self._check_open()
+        self._pool.enter(call, key)
 
     async def aclose(self) -> None:
         """Close every connection; requests under way fail with kind `closed`."""
@@ -83,22 +100,34 @@ class Client:
     def stats(self) -> ClientStats:
         return self._pool.stats()
 
-    async def _obtain(self, request: Request, key: Hashable, deadline: float) -> tuple[Connection, float | None]:
-        """Wait for a turn; the connection is a freed one, which may have been closed since, or a new one."""
-        self._check_open()
-        origin, connection = await self._pool.slot(key, deadline)
-        if connection is not None:
-            return connection, None
+    def _start_opening(self, call: Call, origin: Origin) -> None:
+        call.opening = asyncio.create_task(self._open(call, origin))
+        call.opening.add_done_callback(partial(self._opened, call, origin))
+
+    async def _open(self, call: Call, origin: Origin) -> None:
+        """Connect in a slot of the pool, and send."""
         started = monotonic()
-        try:
-            self._check_open()
-            connection = await self._dialer.open(request, origin, deadline)
-        except BaseException:
-            self._pool.free(origin)
-            raise
+        self._check_open()
+        connection = await self._dialer.open(call.request, origin, call.deadline)
         self._pool.adopt(connection)
-        return connection, (monotonic() - started) * 1000
+        now = monotonic()
+        call.connect_ms = (now - started) * 1000
+        connection.start(call, now)
+
+    def _opened(self, call: Call, origin: Origin, opening: asyncio.Task[None]) -> None:
+        """Free the slot where nothing was opened. A task that is cancelled before it begins could not do so itself."""
+        error = None if opening.cancelled() else opening.exception()
+        if opening.cancelled() or error is not None:
+            self._pool.free(origin)
+        if isinstance(error, Exception):
+            call.end(error)
 
     def _check_open(self) -> None:
         if self._closed:
             raise TransferError(FailureKind.CLOSED, "the client was closed", sent=False)
+
+
+def _deadline(now: float, timeout_s: float) -> float:
+    if not timeout_s > 0:
+        raise ValueError("timeout_s must be positive")
+    return now + timeout_s

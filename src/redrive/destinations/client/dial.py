@@ -1,6 +1,6 @@
 """Open a connection to a destination: look the name up, judge every address, connect, start TLS.
 
-Called by `Client.send` with a pool slot in hand. The only place that opens outgoing sockets, and so the one
+Called by `Client` with a pool slot in hand. The only place that opens outgoing sockets, and so the one
 guard against requests to internal addresses: the name is looked up once, each address is judged, and the
 socket is connected to exactly the address that was judged. The name remains for SNI, certificate and Host.
 Proxies from the environment are never used.
@@ -25,10 +25,11 @@ from .tls import BadCa, TlsContexts
 class Dialer:
     """Opens connections for one client."""
 
-    def __init__(self, *, rules: AddressRules, resolver: Resolver, pool: Pool) -> None:
+    def __init__(self, *, rules: AddressRules, resolver: Resolver, pool: Pool, cap_bytes: int) -> None:
         self._rules = rules
         self._resolver = resolver
         self._pool = pool
+        self._cap_bytes = cap_bytes
         self._contexts = TlsContexts()
         self._closed = False
 
@@ -40,7 +41,6 @@ class Dialer:
         """A fresh connection, or a TransferError by the deadline. Nothing of the request was sent."""
         target = request.target
         label = target_label(target)
-        loop = asyncio.get_running_loop()
         timeout = asyncio.timeout(None)
         try:
             async with timeout:
@@ -48,7 +48,7 @@ class Dialer:
                 context = self._context(request, label)
                 addresses = await self._judged_addresses(target, label)
                 sock = await _connect_any(addresses, target.port, deadline, label)
-                connection = Connection(self._pool, origin, loop=loop, sock=sock, label=label)
+                connection = Connection(self._pool, origin, sock=sock, label=label, cap_bytes=self._cap_bytes)
                 await _attach(connection, sock, context, target, label)
         except TimeoutError:
             raise self._late(label) from None

@@ -1,6 +1,6 @@
 """Keep connections: who may open one, who gets a free one, who waits, which are too old. Opens none itself.
 
-Called by `Client.send`; connections report back through `released` and `lost`. One pool per event loop.
+Called by `Client`; connections report back through `released` and `lost`. One pool per event loop.
 
 Reuse is last in, first out, so that surplus connections fall idle and are closed. Requests wait first in,
 first out within an origin, and origins take turns when the total is used up: an origin that hangs holds at
@@ -9,10 +9,11 @@ most its own share, and what it gives back goes round. A deadline is noticed up 
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from time import monotonic
 
+from .call import Call
 from .errors import FailureKind, TransferError
 from .protocol import NEVER, Connection
 
@@ -46,30 +47,27 @@ class Origin:
         self.key = key
         self.open = 0
         self.idle: list[Connection] = []
-        self.waiters: OrderedDict[Waiter, None] = OrderedDict()
-
-
-class Waiter:
-    """A request in the queue. The future gives a free connection, or None for the right to open one."""
-
-    __slots__ = ("deadline", "future", "number", "origin")
-
-    def __init__(self, origin: Origin, future: asyncio.Future[Connection | None], deadline: float, number: int) -> None:
-        self.origin = origin
-        self.future = future
-        self.deadline = deadline
-        self.number = number
+        self.waiters: OrderedDict[Call, None] = OrderedDict()
 
 
 class Pool:
     """All connections of one client. Every open or opening connection holds one slot of its origin."""
 
-    def __init__(self, *, max_connections: int, max_per_origin: int, idle_s: float) -> None:
+    def __init__(
+        self,
+        *,
+        max_connections: int,
+        max_per_origin: int,
+        idle_s: float,
+        opener: Callable[[Call, Origin], None],
+    ) -> None:
         self._max_connections = max_connections
         self._max_per_origin = max_per_origin
         self._idle_s = idle_s
+        self._opener = opener
         self._origins: dict[Hashable, Origin] = {}
         self._connections: set[Connection] = set()
+        self._freed: list[Connection] = []
         self._open = 0
         self._waiting = 0
         self._numbers = 0
@@ -98,26 +96,29 @@ class Pool:
             connection.drop()
         return None
 
-    async def slot(self, key: Hashable, deadline: float) -> tuple[Origin, Connection | None]:
-        """Wait for a turn: a free connection, or None and the duty to `adopt` a new one or `free` the slot.
+    def enter(self, call: Call, key: Hashable) -> None:
+        """Give the call a slot to open a connection in, or a place in the queue.
 
-        Raises TransferError when the deadline passes or the queue is full.
+        The opener has the duty to `adopt` a new connection or to `free` the slot. Raises TransferError when too many
+        wait.
         """
         origin = self._origins.get(key)
         if origin is None:
             origin = self._origins[key] = Origin(key)
         if not origin.waiters and origin.open < self._max_per_origin and self._has_room():
             self._reserve(origin)
-            return origin, None
-        if self._waiting >= MAX_WAITING:
+            self._opener(call, origin)
+        elif self._waiting >= MAX_WAITING:
             self._tidy(origin)
             raise TransferError(FailureKind.BUSY, "too many requests wait for a connection", sent=False)
-        waiter = self._queue(origin, deadline)
-        try:
-            return origin, await waiter.future
-        except asyncio.CancelledError:
-            self._cancelled(waiter)
-            raise
+        else:
+            self._queue(call, origin)
+
+    def leave(self, call: Call) -> None:
+        """A call that waited was cancelled."""
+        if call in call.origin.waiters:
+            self._take_out(call)
+            self._tidy(call.origin)
 
     def adopt(self, connection: Connection) -> None:
         """A connection was opened in a slot got from `slot`."""
@@ -145,18 +146,13 @@ class Pool:
         self._tidy(origin)
 
     def released(self, connection: Connection) -> None:
-        origin = connection.place
-        now = monotonic()
-        if self._starved and not self._is_first_in_line(origin):
-            connection.drop()  # its slot goes to the origin whose turn it is
-        elif now - connection.opened_at > MAX_CONNECTION_AGE_S:
-            connection.drop()
-        elif (waiter := self._next_waiter(origin)) is not None:
-            waiter.future.set_result(connection)
-        else:
-            connection.idle_since = now
-            connection.parked = True
-            origin.idle.append(connection)
+        if not connection.place.waiters and not self._starved:
+            self._hand_on(connection, monotonic())
+            return
+        # Who waits gets it in the next turn of the loop: a call cancelled in this one must not be sent.
+        self._freed.append(connection)
+        if len(self._freed) == 1:
+            asyncio.get_running_loop().call_soon(self._hand_out)
 
     def lost(self, connection: Connection) -> None:
         if connection not in self._connections:
@@ -171,9 +167,8 @@ class Pool:
     def close(self) -> None:
         """Fail whoever waits, close every connection."""
         for origin in list(self._origins.values()):
-            while (waiter := self._next_waiter(origin)) is not None:
-                error = TransferError(FailureKind.CLOSED, "the client was closed", sent=False)
-                waiter.future.set_exception(error)
+            while (call := self._next_waiter(origin)) is not None:
+                call.end(TransferError(FailureKind.CLOSED, "the client was closed", sent=False))
         self._expire_dials(NEVER)
         for connection in list(self._connections):
             connection.fail_closed()
@@ -183,16 +178,36 @@ class Pool:
 
     # Turns
 
-    def _queue(self, origin: Origin, deadline: float) -> Waiter:
+    def _hand_out(self) -> None:
+        freed, self._freed = self._freed, []
+        now = monotonic()
+        for connection in freed:
+            if not connection.closed:
+                self._hand_on(connection, now)
+
+    def _hand_on(self, connection: Connection, now: float) -> None:
+        origin = connection.place
+        if self._starved and not self._is_first_in_line(origin):
+            connection.drop()  # its slot goes to the origin whose turn it is
+        elif now - connection.opened_at > MAX_CONNECTION_AGE_S:
+            connection.drop()
+        elif (call := self._next_waiter(origin)) is not None:
+            connection.start(call, now)
+        else:
+            connection.idle_since = now
+            connection.parked = True
+            origin.idle.append(connection)
+
+    def _queue(self, call: Call, origin: Origin) -> None:
         self._numbers += 1
-        future: asyncio.Future[Connection | None] = asyncio.get_running_loop().create_future()
-        waiter = Waiter(origin, future, deadline, self._numbers)
-        origin.waiters[waiter] = None
+        call.number = self._numbers
+        call.origin = origin
+        call.waits_in = self
+        origin.waiters[call] = None
         self._waiting += 1
         if origin.open < self._max_per_origin:
             self._starved.setdefault(origin)
         self._keep_ticking()
-        return waiter
 
     def _has_room(self) -> bool:
         if self._open < self._max_connections:
@@ -217,11 +232,11 @@ class Pool:
         self._open += 1
 
     def _grant_slot(self, origin: Origin) -> None:
-        waiter = self._next_waiter(origin)
-        if waiter is None:
+        call = self._next_waiter(origin)
+        if call is None:
             return
         self._reserve(origin)
-        waiter.future.set_result(None)
+        self._opener(call, origin)
         if origin in self._starved:
             if origin.open < self._max_per_origin:
                 self._starved.move_to_end(origin)
@@ -234,33 +249,20 @@ class Pool:
         other = next(iter(self._starved))
         return next(iter(origin.waiters)).number <= next(iter(other.waiters)).number
 
-    def _next_waiter(self, origin: Origin) -> Waiter | None:
+    def _next_waiter(self, origin: Origin) -> Call | None:
         while origin.waiters:
-            waiter = next(iter(origin.waiters))
-            self._leave(waiter)
-            if not waiter.future.done():  # a cancelled one stays in the queue until its task has run
-                return waiter
+            call = next(iter(origin.waiters))
+            self._take_out(call)
+            if not call.unwanted:
+                return call
         return None
 
-    def _leave(self, waiter: Waiter) -> None:
-        origin = waiter.origin
-        if waiter in origin.waiters:
-            del origin.waiters[waiter]
-            self._waiting -= 1
-            if not origin.waiters:
-                self._starved.pop(origin, None)
-
-    def _cancelled(self, waiter: Waiter) -> None:
-        future = waiter.future
-        if future.cancelled():
-            self._leave(waiter)
-            self._tidy(waiter.origin)
-        elif future.exception() is None:  # granted, but the task was cancelled before it could know
-            connection = future.result()
-            if connection is None:
-                self.free(waiter.origin)
-            elif not connection.closed:
-                self.released(connection)
+    def _take_out(self, call: Call) -> None:
+        origin = call.origin
+        del origin.waiters[call]
+        self._waiting -= 1
+        if not origin.waiters:
+            self._starved.pop(origin, None)
 
     def _tidy(self, origin: Origin) -> None:
         if not origin.open and not origin.waiters:
@@ -277,7 +279,8 @@ class Pool:
         self._ticker = None
         now = monotonic()
         for connection in [each for each in self._connections if each.deadline <= now]:
-            connection.expire()
+            if connection.deadline <= now:  # still: the end of another one may have cancelled this one
+                connection.expire()
         if self._dials:
             self._expire_dials(now)
         if self._waiting:
@@ -295,14 +298,13 @@ class Pool:
                 timeout.reschedule(at_once)
 
     def _expire_waiters(self, now: float) -> None:
-        late = [w for origin in self._origins.values() for w in origin.waiters if w.deadline <= now]
-        for waiter in late:
-            if waiter.future.done():
-                continue
-            self._leave(waiter)
-            self._tidy(waiter.origin)
-            message = "no connection became free before the deadline"
-            waiter.future.set_exception(TransferError(FailureKind.BUSY, message, sent=False))
+        late = [call for origin in self._origins.values() for call in origin.waiters if call.deadline <= now]
+        for call in late:
+            if call not in call.origin.waiters:
+                continue  # the end of another one cancelled it
+            self._take_out(call)
+            self._tidy(call.origin)
+            call.end(TransferError(FailureKind.BUSY, "no connection became free before the deadline", sent=False))
 
     def _close_idle(self, now: float) -> None:
         parked = [each for origin in self._origins.values() for each in origin.idle]

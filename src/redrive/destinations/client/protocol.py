@@ -1,6 +1,6 @@
 """One connection: writes a request, parses the answer, says what became of it. Owns its transport.
 
-Opened by the dialer, kept by the pool, used by `Client.send` for one request at a time.
+Opened by the dialer, kept by the pool, used for one `Call` at a time.
 
 When a request may go out again: never from here. A connection that the destination closed is noticed before
 anything is written, and another one is used: the event loop has seen the end of the stream, or, where the
@@ -21,6 +21,7 @@ from .errors import FailureKind, TransferError
 from .messages import Response, Timings
 
 if TYPE_CHECKING:
+    from .call import Call
     from .pool import Origin
 
 MAX_HEAD_BYTES = 65536
@@ -50,17 +51,15 @@ class Connection(asyncio.Protocol):
 
     __slots__ = (
         "_body",
+        "_call",
         "_cap_bytes",
         "_complete",
-        "_connect_ms",
         "_fault",
         "_first_byte_at",
-        "_future",
         "_headers",
         "_interim",
         "_is_http",
         "_keep",
-        "_loop",
         "_max_wire_bytes",
         "_owner",
         "_parser",
@@ -83,23 +82,13 @@ class Connection(asyncio.Protocol):
 
     _transport: asyncio.Transport
 
-    def __init__(
-        self,
-        owner: Owner,
-        place: "Origin",
-        *,
-        loop: asyncio.AbstractEventLoop,
-        sock: socket.socket,
-        label: str,
-    ) -> None:
+    def __init__(self, owner: Owner, place: "Origin", *, sock: socket.socket, label: str, cap_bytes: int) -> None:
         self._owner = owner
-        self._loop = loop
         self._sock = sock
         self._parser = HttpResponseParser(self)
-        self._future: asyncio.Future[Response] | None = None
-        self._connect_ms: float | None = None
-        self._cap_bytes = 0
-        self._max_wire_bytes = 0
+        self._call: Call | None = None
+        self._cap_bytes = cap_bytes
+        self._max_wire_bytes = MAX_HEAD_BYTES + WIRE_BYTES_PER_BODY_BYTE * cap_bytes
         self._begin(0.0)
         self.place = place
         self.label = label
@@ -123,19 +112,14 @@ class Connection(asyncio.Protocol):
         self._fault: str | None = None
         self._written_at = self._first_byte_at = now
 
-    def start(
-        self, request: bytes, *, deadline: float, cap_bytes: int, connect_ms: float | None
-    ) -> asyncio.Future[Response]:
-        """Write the request. The future gets a Response or a TransferError, by the deadline at the latest."""
-        assert self._future is None, "one request at a time"
-        self._begin(monotonic())
-        self._cap_bytes = cap_bytes
-        self._max_wire_bytes = MAX_HEAD_BYTES + WIRE_BYTES_PER_BODY_BYTE * cap_bytes
-        self._connect_ms = connect_ms
-        self.deadline = deadline
-        self._future = future = self._loop.create_future()
-        self._transport.write(request)
-        return future
+    def start(self, call: "Call", now: float) -> None:
+        """Write the request. The call gets a Response or a TransferError, by its deadline at the latest."""
+        assert self._call is None, "one request at a time"
+        self._begin(now)
+        self._call = call
+        call.connection = self
+        self.deadline = call.deadline
+        self._transport.write(call.data)
 
     def is_quiet(self) -> bool:
         """Whether the kernel holds neither bytes nor an end of stream that the event loop has yet to see."""
@@ -154,11 +138,11 @@ class Connection(asyncio.Protocol):
             self._transport.abort()
             self._owner.lost(self)
 
-    def abandon(self, future: asyncio.Future[Response]) -> None:
-        """The caller was cancelled: its answer is wanted no more and must not meet the next request."""
-        if self._future is not future:
-            return  # the answer came between the cancellation and this call, and the connection moved on
-        self._future = None
+    def abandon(self, call: "Call") -> None:
+        """The call was cancelled: its answer must not meet the next request."""
+        if self._call is not call:
+            return  # the answer came before the cancellation, and the connection moved on
+        self._call = None
         self.deadline = NEVER
         self.drop()
 
@@ -171,7 +155,7 @@ class Connection(asyncio.Protocol):
 
     def fail_closed(self) -> None:
         """The client is closing."""
-        if self._future is not None:
+        if self._call is not None:
             self._fail(FailureKind.CLOSED, f"the client was closed while {self.label} had yet to answer")
         self.drop()
 
@@ -181,7 +165,7 @@ class Connection(asyncio.Protocol):
         self._transport = cast(asyncio.Transport, transport)
 
     def data_received(self, data: bytes) -> None:
-        if self._future is None:
+        if self._call is None:
             self.drop()  # nobody asked: whatever this is, the next request must not take it for its answer
             return
         if not self._wire_bytes:
@@ -289,7 +273,7 @@ class Connection(asyncio.Protocol):
                 self._fault = f"the answer is malformed: {error}"
 
     def _ended(self, exc: Exception | None) -> None:
-        if self._future is None:
+        if self._call is None:
             return
         if self._status:
             lengthless = exc is None and not self._is_framed()
@@ -321,21 +305,12 @@ class Connection(asyncio.Protocol):
             self._fail(FailureKind.MALFORMED, f"{self.label}: {why}")
 
     def _answer(self, body_error: str | None) -> None:
-        future = self._take_future()
-        if self._connect_ms is not None:
+        call = self._take_call()
+        if call.connect_ms is not None:
             self.keep_alive_s = self._promised_keep_alive_s()
-        if not future.done():
-            first_byte_ms = (self._first_byte_at - self._written_at) * 1000
-            future.set_result(
-                Response(
-                    self._status,
-                    tuple(self._headers),
-                    bytes(self._body),
-                    self._truncated,
-                    body_error,
-                    Timings(self._connect_ms, first_byte_ms),
-                )
-            )
+        timings = Timings(call.connect_ms, (self._first_byte_at - self._written_at) * 1000)
+        headers = tuple(self._headers)
+        call.end(Response(self._status, headers, bytes(self._body), self._truncated, body_error, timings))
         self._headers = []  # an idle connection holds no answer: a thousand of them would be much memory
         self._body = b""
         # Unsent bytes of an answered request would run into the next one.
@@ -345,14 +320,12 @@ class Connection(asyncio.Protocol):
             self.drop()
 
     def _fail(self, kind: FailureKind, message: str) -> None:
-        future = self._take_future()
-        if not future.done():
-            future.set_exception(TransferError(kind, message, sent=True))
+        self._take_call().end(TransferError(kind, message, sent=True))
         self.drop()
 
-    def _take_future(self) -> asyncio.Future[Response]:
-        future = self._future
-        assert future is not None, "an exchange ends once"
-        self._future = None
+    def _take_call(self) -> "Call":
+        call = self._call
+        assert call is not None, "an exchange ends once"
+        self._call = None
         self.deadline = NEVER
-        return future
+        return call
