@@ -13,6 +13,7 @@ from conftest import database_of
 from redrive import Task
 from redrive.core.outcome import Success
 from redrive.core.ports import HTTP_QUEUE, Job, Try
+from redrive.destinations import http as http_module
 from redrive.engine import worker as worker_module
 from redrive.store.check import check
 from redrive.store.embedded import EmbeddedPostgres
@@ -278,6 +279,25 @@ async def test_a_bug_in_a_destination_is_a_failed_try_with_its_stack(engine: Eng
     await engine.endpoint()
     event_id = await engine.accept()
     await engine.run_until_idle(more=[Broken()])
+    task = await engine.task_of(event_id)
+    (attempt,) = await engine.attempts(task["id"])
+    assert (task["state"], attempt["category"], attempt["error_message"]) == ("waiting", "unknown", "a bug")
+    assert "ZeroDivisionError" in attempt["error_stack"]
+
+
+@pytest.mark.parametrize("at_the_end", [False, True])
+async def test_a_bug_where_no_task_would_catch_it_is_a_failed_try_too(
+    engine: Engine, clock: ManualClock, monkeypatch: pytest.MonkeyPatch, at_the_end: bool
+) -> None:
+    def bug(*_: object) -> None:
+        raise ZeroDivisionError("a bug")
+
+    monkeypatch.setattr(http_module, "_outcome" if at_the_end else "_header_text", bug)
+    async with open_receiver() as receiver:
+        await engine.endpoint(url=receiver.url)
+        event_id = await engine.accept()
+        await engine.run_until_idle()
+        assert len(receiver.requests) == at_the_end
     task = await engine.task_of(event_id)
     (attempt,) = await engine.attempts(task["id"])
     assert (task["state"], attempt["category"], attempt["error_message"]) == ("waiting", "unknown", "a bug")

@@ -4,10 +4,10 @@ The engine asks a TaskStore for jobs, a Destination to carry each of them out, a
 what followed. Neither knows the other. Jobs and settlements pass by the ten thousand: named tuples, not dataclasses.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 from uuid import UUID
 
 from redrive.core.decide import Decision
@@ -149,6 +149,26 @@ class Destination(Protocol):
         ...
 
     async def aclose(self) -> None: ...
+
+
+class Trying(Protocol):
+    """A try under way."""
+
+    def cancel(self) -> None:
+        """Break it off. Its end is not reported."""
+        ...
+
+
+@runtime_checkable
+class PromptDestination(Destination, Protocol):
+    """A destination that begins a try at once and tells its end by a call: no task per try.
+
+    Worth it where hundreds of tries are in flight and little is done for each of them: a task costs more than that.
+    """
+
+    def begin(self, job: Job, now: datetime, ended: Callable[[Try | Released], None]) -> Trying | Try | Released:
+        """As `attempt`. What is known at once is returned; else `ended` is called with it, later and once."""
+        ...
 
 
 class EndpointTerms(NamedTuple):

@@ -4,22 +4,42 @@ Called by engine.worker; sends through destinations.client, which guards the con
 """
 
 import time
-from collections.abc import Sequence
+import traceback
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from functools import lru_cache
+from functools import lru_cache, partial
 from http import HTTPStatus
 from json import dumps
 from urllib.parse import quote
 from uuid import UUID
 
 from redrive.core.address import BadUrl, Target, parse_target
-from redrive.core.classify import classify_status, parse_http_date, parse_retry_after
+from redrive.core.classify import classify_status, failure_of, parse_http_date, parse_retry_after
 from redrive.core.outcome import Category, Failure, Outcome, Steer, Success
-from redrive.core.ports import HTTP_QUEUE, NO_EXCHANGE, EndpointBook, EndpointTerms, Exchange, Job, Released, Try
+from redrive.core.ports import (
+    HTTP_QUEUE,
+    NO_EXCHANGE,
+    EndpointBook,
+    EndpointTerms,
+    Exchange,
+    Job,
+    Released,
+    Try,
+    Trying,
+)
 from redrive.core.redact import redact_headers, redact_url
 from redrive.core.sign import sign
-from redrive.destinations.client import BadHeader, Client, FailureKind, Request, Response, TransferError, build_head
+from redrive.destinations.client import (
+    Answer,
+    BadHeader,
+    Client,
+    FailureKind,
+    Request,
+    Response,
+    TransferError,
+    build_head,
+)
 
 TERMS_TTL_S = 1.0  # an edit of an endpoint reaches running workers within this time
 MAX_ENDPOINTS_CACHED = 10_000
@@ -102,27 +122,23 @@ class HttpDestination:
     async def attempt(self, job: Job, now: datetime) -> Try | Released:
         plan = self._plans.get(job.endpoint_id) if job.endpoint_id else None
         if plan is None or plan.target is None:
-            why = plan.problem if plan and plan.problem else "The task's endpoint does not exist."
-            failure = Failure(Category.CONFIGURATION, why, steer=Steer.GIVE_UP)  # whatever the policy says of the class
-            return Try(failure, Exchange(plan.url) if plan else NO_EXCHANGE)
+            return _impossible(plan)
         request = Request(plan.target, self._head(plan, job, now), job.body, ca_pem=plan.ca_pem)
         try:
-            response = await self._client.send(request, timeout_s=job.timeout_s)
+            return _tried(plan, now, await self._client.send(request, timeout_s=job.timeout_s))
         except TransferError as error:
-            if error.kind is FailureKind.BUSY:
-                return Released(f"Not tried: {error.message}.")
-            category = _CATEGORY.get(error.kind, Category.NETWORK)
-            failure = Failure(category, error.message, possible_duplicate=error.sent)
-            return Try(failure, Exchange(plan.url, plan.request_headers))
-        exchange = Exchange(
-            plan.url,
-            plan.request_headers,
-            response.status,
-            _shown_headers(response.headers),
-            response.body,
-            response.truncated or response.body_error is not None,
-        )
-        return Try(_outcome(response, now), exchange)
+            return _tried(plan, now, error)
+
+    def begin(self, job: Job, now: datetime, ended: Callable[[Try | Released], None]) -> Trying | Try | Released:
+        """`attempt` without a task: the answer's arrival runs the rest."""
+        plan = self._plans.get(job.endpoint_id) if job.endpoint_id else None
+        if plan is None or plan.target is None:
+            return _impossible(plan)
+        request = Request(plan.target, self._head(plan, job, now), job.body, ca_pem=plan.ca_pem)
+        try:
+            return self._client.begin(request, timeout_s=job.timeout_s, ended=partial(_report, ended, plan, now))
+        except TransferError as error:
+            return _tried(plan, now, error)
 
     def _head(self, plan: _Plan, job: Job, now: datetime) -> bytes:
         message_id = str(job.event_id)
@@ -137,6 +153,40 @@ class HttpDestination:
 
     async def aclose(self) -> None:
         await self._client.aclose()
+
+
+def _impossible(plan: _Plan | None) -> Try:
+    why = plan.problem if plan and plan.problem else "The task's endpoint does not exist."
+    failure = Failure(Category.CONFIGURATION, why, steer=Steer.GIVE_UP)  # whatever the policy says of the class
+    return Try(failure, Exchange(plan.url) if plan else NO_EXCHANGE)
+
+
+def _report(ended: Callable[[Try | Released], None], plan: _Plan, now: datetime, answer: Answer) -> None:
+    try:
+        tried = _tried(plan, now, answer)
+    except Exception as error:  # noqa: BLE001 - a bug of ours is a failed try, with its stack
+        tried = Try(failure_of(error, traceback.format_exc()))
+    ended(tried)
+
+
+def _tried(plan: _Plan, now: datetime, answer: Answer) -> Try | Released:
+    if isinstance(answer, Response):
+        exchange = Exchange(
+            plan.url,
+            plan.request_headers,
+            answer.status,
+            _shown_headers(answer.headers),
+            answer.body,
+            answer.truncated or answer.body_error is not None,
+        )
+        return Try(_outcome(answer, now), exchange)
+    if not isinstance(answer, TransferError):
+        raise answer
+    if answer.kind is FailureKind.BUSY:
+        return Released(f"Not tried: {answer.message}.")
+    category = _CATEGORY.get(answer.kind, Category.NETWORK)
+    failure = Failure(category, answer.message, possible_duplicate=answer.sent)
+    return Try(failure, Exchange(plan.url, plan.request_headers))
 
 
 def _outcome(response: Response, now: datetime) -> Outcome:

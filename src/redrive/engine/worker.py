@@ -7,32 +7,29 @@ whose own clock is wrong decides the same.
 import asyncio
 import random
 import time
-import traceback
 from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from uuid import UUID
 
 import structlog
 
-from redrive.core.classify import failure_of
-from redrive.core.decide import AwaitPerson, Decision, Die, Reason, RetryIn, Succeed, decide, expired
-from redrive.core.outcome import Category, Failure, Success
+from redrive.core.decide import Die, RetryIn
+from redrive.core.outcome import Failure, Success
 from redrive.core.policy import Policy
 from redrive.core.ports import (
     NO_EXCHANGE,
     Claim,
     Destination,
-    Exchange,
     Floor,
     Job,
     Released,
     Settled,
     Settlement,
     TaskStore,
-    Try,
 )
 from redrive.engine.settler import Settler, brief
+from redrive.engine.tries import Tries
 
 DEFAULT_CONCURRENCY = 500
 DEFAULT_MARGIN_S = 15.0
@@ -45,7 +42,6 @@ SMALL_CLAIM_AFTER_S = 0.05
 UNREADABLE_S = 30.0
 DRAIN_S = 6.0
 GONE = 410
-SUCCEED = Succeed()
 
 log = structlog.get_logger("redrive.worker")
 
@@ -70,17 +66,15 @@ class Worker:
         self._concurrency = concurrency
         self._margin_s = margin_s
         self._poll_s = poll_s
-        self._dice = dice
         self._policies: dict[UUID, Policy] = {}
         self._floors: dict[str, Floor] = {}
         self._scan_all_at = 0.0
         self._wanted = asyncio.Event()  # something may be due: look
         self._freed = asyncio.Event()  # a slot came free
         self._stopping = False
-        self._breaking_off = False
         self._trying = 0  # deliveries in flight
         self._unsettled = 0  # those, and results on their way to the database
-        self._tries: dict[UUID, asyncio.Task[None]] = {}
+        self._tries = Tries(self._by_queue, self._settle, margin_s=margin_s, dice=dice)
         self._settler = Settler(store, worker_id, self._note_settled)
         self._followups: set[asyncio.Task[None]] = set()
 
@@ -201,16 +195,14 @@ class Worker:
             await self._load(jobs)
         except Exception as error:
             for job in jobs:
-                self._settle(job, None, Released("What the try needs could not be loaded."), NO_EXCHANGE, 0.0)
+                self._release(job, "What the try needs could not be loaded.")
             raise ConnectionError(f"loading policies or endpoints failed: {brief(error)}") from error
         for job in jobs:
             policy = self._policies.get(job.policy_id)
-            if policy is None:
-                # Stored by a newer Redrive: left for a worker that can read it.
-                why = "Its policy is one that this version of Redrive cannot read."
-                self._settle(job, None, Released(why, delay_s=UNREADABLE_S), NO_EXCHANGE, 0.0)
-                continue
-            self._tries[job.id] = asyncio.create_task(self._carry_out(job, policy, asked_at))
+            if policy is not None:
+                self._tries.begin(job, policy, asked_at)
+            else:  # stored by a newer Redrive: left for a worker that can read it
+                self._release(job, "Its policy is one that this version of Redrive cannot read.", UNREADABLE_S)
 
     async def _load(self, jobs: Sequence[Job]) -> None:
         missing = {job.policy_id: (job.org_id, job.policy_id) for job in jobs if job.policy_id not in self._policies}
@@ -224,56 +216,15 @@ class Worker:
             if mine:
                 await destination.prepare(mine)
 
-    # -- trying ----------------------------------------------------------------------------------------------------
-
-    async def _carry_out(self, job: Job, policy: Policy, asked_at: float) -> None:
-        waited_s = time.monotonic() - asked_at
-        now = job.claimed_at + timedelta(seconds=waited_s)
-        instead = _instead_of_a_try(policy, job, now)
-        if instead is not None:
-            self._settle(job, None, instead, NO_EXCHANGE, 0.0)
-            return
-        if waited_s > self._margin_s / 2:
-            # The lease covers the time-out and a margin. Half the margin is gone: a try could outlive the lease.
-            self._settle(job, None, Released("The worker was too busy to begin in time."), NO_EXCHANGE, 0.0)
-            return
-        began = time.perf_counter()
-        tried = await self._try(job, now)
-        took_s = time.perf_counter() - began
-        if isinstance(tried, Released):
-            self._settle(job, None, tried, NO_EXCHANGE, took_s)
-            return
-        outcome = tried.outcome
-        decision: Decision = SUCCEED
-        if isinstance(outcome, Failure):
-            age = now - job.begun_at + timedelta(seconds=took_s)
-            decision = decide(policy, outcome, failures=job.attempts + 1, age=age, roll=self._dice())
-        self._settle(job, outcome, decision, tried.exchange, took_s)
-
-    async def _try(self, job: Job, now: datetime) -> Try | Released:
-        try:
-            return await self._by_queue[job.queue].attempt(job, now)
-        except asyncio.CancelledError as error:
-            if self._breaking_off:
-                return Released("The worker was stopped while it was trying.", possible_duplicate=True)
-            return Try(failure_of(error, traceback.format_exc()))  # not ours: a handler that cancels itself has failed
-        except Exception as error:  # noqa: BLE001 - a destination's bug is a failed try, with its stack
-            return Try(failure_of(error, traceback.format_exc()))
-
     # -- settling --------------------------------------------------------------------------------------------------
 
-    def _settle(
-        self,
-        job: Job,
-        outcome: Success | Failure | None,
-        decision: Decision | Released,
-        exchange: Exchange,
-        took_s: float,
-    ) -> None:
-        self._tries.pop(job.id, None)
+    def _settle(self, settlement: Settlement) -> None:
         self._trying -= 1
         self._freed.set()
-        self._settler.put(Settlement(job, outcome, decision, exchange, took_s))
+        self._settler.put(settlement)
+
+    def _release(self, job: Job, why: str, delay_s: float = 0.0) -> None:
+        self._settle(Settlement(job, None, Released(why, delay_s=delay_s), NO_EXCHANGE, 0.0))
 
     def _note_settled(self, settled: list[Settled]) -> None:
         self._unsettled -= len(settled)
@@ -328,13 +279,9 @@ class Worker:
     async def _drain(self) -> None:
         """Let tries end, break off those that take too long, and write everything down."""
         until = asyncio.get_running_loop().time() + DRAIN_S
-        if self._tries:
-            await asyncio.wait(self._tries.values(), timeout=DRAIN_S * 2 / 3)
-        self._breaking_off = True
-        for attempt in list(self._tries.values()):
-            attempt.cancel()
-        if self._tries:
-            await asyncio.wait(self._tries.values(), timeout=1)
+        await self._tried_all(within_s=DRAIN_S * 2 / 3)
+        self._tries.break_off()
+        await self._tried_all(within_s=1)
         try:
             async with asyncio.timeout_at(until):
                 await self._settled_all()
@@ -345,23 +292,14 @@ class Worker:
         await self._settler.close()
         log.info("worker_stopped", worker=str(self.worker_id), unsettled=self._unsettled)
 
-
-def _instead_of_a_try(policy: Policy, job: Job, now: datetime) -> Die | AwaitPerson | None:
-    """What follows where a leased task may not be tried: its retries went with a lost worker, or it is too old."""
-    age = now - job.begun_at
-    if job.lost:
-        lost = Failure(Category.TIMEOUT, "The worker did not report before its lease ended.")
-        decision = decide(policy, lost, failures=job.attempts, age=age, roll=0.5)
-        if isinstance(decision, Die | AwaitPerson):
-            return decision
-    # A lost try may have used the last retry up before the lease was given back or the task was held. A redrive
-    # grants one try at least.
-    granted = 1 if job.generation else 0
-    if policy.max_retries is not None and job.attempts > max(policy.max_retries, granted):
-        return Die(Reason.EXHAUSTED, Category.TIMEOUT)
-    if expired(policy, age):
-        return Die(Reason.EXPIRED, Category.TIMEOUT)
-    return None
+    async def _tried_all(self, within_s: float) -> None:
+        try:
+            async with asyncio.timeout(within_s):
+                while self._tries.under_way:
+                    self._freed.clear()
+                    await self._freed.wait()
+        except TimeoutError:
+            return
 
 
 def _iso(moment: datetime | None) -> str | None:

@@ -1,0 +1,156 @@
+"""The tries in flight: how each one begins, what follows from its end, and how all are broken off.
+
+Used by engine.worker, which claims before and settles behind. A destination that can calls back when a try has ended;
+any other gets a task for each of its tries.
+"""
+
+import asyncio
+import time
+import traceback
+from collections.abc import Callable, Mapping
+from datetime import datetime, timedelta
+from functools import partial
+from uuid import UUID
+
+from redrive.core.classify import failure_of
+from redrive.core.decide import AwaitPerson, Decision, Die, Reason, Succeed, decide, expired
+from redrive.core.outcome import Category, Failure
+from redrive.core.policy import Policy
+from redrive.core.ports import (
+    NO_EXCHANGE,
+    Destination,
+    Job,
+    PromptDestination,
+    Released,
+    Settlement,
+    Try,
+    Trying,
+)
+
+SUCCEED = Succeed()
+BROKEN_OFF = Released("The worker was stopped while it was trying.", possible_duplicate=True)
+TOO_LATE = Released("The worker was too busy to begin in time.")
+
+Ended = Callable[[Try | Released], None]
+
+
+class Tries:
+    def __init__(
+        self,
+        destinations: Mapping[str, Destination],
+        settle: Callable[[Settlement], None],
+        *,
+        margin_s: float,
+        dice: Callable[[], float],
+    ) -> None:
+        self._destinations = destinations
+        self._prompt = {queue: one for queue, one in destinations.items() if isinstance(one, PromptDestination)}
+        self._settle = settle
+        self._margin_s = margin_s
+        self._dice = dice
+        self._tasks: dict[UUID, asyncio.Task[None]] = {}
+        self._calling_back: dict[UUID, tuple[Trying, Ended]] = {}
+        self._breaking_off = False
+
+    @property
+    def under_way(self) -> int:
+        return len(self._tasks) + len(self._calling_back)
+
+    def begin(self, job: Job, policy: Policy, asked_at: float) -> None:
+        """Begin a try of a job that was asked for at this moment of the monotonic clock."""
+        destination = self._prompt.get(job.queue)
+        if destination is not None:
+            self._begin(destination, job, policy, asked_at)
+        else:
+            self._tasks[job.id] = asyncio.create_task(self._carry_out(job, policy, asked_at))
+
+    def break_off(self) -> None:
+        """The worker stops. What is broken off is given back, and may have arrived all the same."""
+        self._breaking_off = True
+        for trying, ended in list(self._calling_back.values()):
+            trying.cancel()
+            ended(BROKEN_OFF)
+        for task in self._tasks.values():
+            task.cancel()
+
+    # -- one try ---------------------------------------------------------------------------------------------------
+
+    def _begin(self, destination: PromptDestination, job: Job, policy: Policy, asked_at: float) -> None:
+        """`_carry_out` without a task: whatever ends the try calls `_conclude`."""
+        now = self._may_be_tried(job, policy, asked_at)
+        if now is None:
+            return
+        ended = partial(self._conclude, job, policy, now, time.perf_counter())
+        try:
+            trying = destination.begin(job, now, ended)
+        except Exception as error:  # noqa: BLE001 - a destination's bug is a failed try, with its stack
+            trying = Try(failure_of(error, traceback.format_exc()))
+        if isinstance(trying, (Try, Released)):
+            ended(trying)
+        else:
+            self._calling_back[job.id] = (trying, ended)
+
+    async def _carry_out(self, job: Job, policy: Policy, asked_at: float) -> None:
+        now = self._may_be_tried(job, policy, asked_at)
+        if now is not None:
+            began = time.perf_counter()
+            self._conclude(job, policy, now, began, await self._try(job, now))
+
+    async def _try(self, job: Job, now: datetime) -> Try | Released:
+        try:
+            return await self._destinations[job.queue].attempt(job, now)
+        except asyncio.CancelledError as error:
+            if self._breaking_off:
+                return BROKEN_OFF
+            return Try(failure_of(error, traceback.format_exc()))  # not ours: a handler that cancels itself has failed
+        except Exception as error:  # noqa: BLE001 - a destination's bug is a failed try, with its stack
+            return Try(failure_of(error, traceback.format_exc()))
+
+    def _may_be_tried(self, job: Job, policy: Policy, asked_at: float) -> datetime | None:
+        """The time, by the database's clock; None where no try may be made, and what follows instead is settled."""
+        waited_s = time.monotonic() - asked_at
+        now = job.claimed_at + timedelta(seconds=waited_s)
+        instead: Decision | Released | None = _instead_of_a_try(policy, job, now)
+        if instead is None and waited_s > self._margin_s / 2:
+            # The lease covers the time-out and a margin. Half the margin is gone: a try could outlive the lease.
+            instead = TOO_LATE
+        if instead is None:
+            return now
+        self._end(Settlement(job, None, instead, NO_EXCHANGE, 0.0))
+        return None
+
+    def _conclude(self, job: Job, policy: Policy, now: datetime, began: float, tried: Try | Released) -> None:
+        took_s = time.perf_counter() - began
+        if isinstance(tried, Released):
+            self._end(Settlement(job, None, tried, NO_EXCHANGE, took_s))
+            return
+        outcome, exchange = tried
+        decision: Decision = SUCCEED
+        if isinstance(outcome, Failure):
+            age = now - job.begun_at + timedelta(seconds=took_s)
+            decision = decide(policy, outcome, failures=job.attempts + 1, age=age, roll=self._dice())
+        self._end(Settlement(job, outcome, decision, exchange, took_s))
+
+    def _end(self, settlement: Settlement) -> None:
+        task_id = settlement.job.id
+        if self._calling_back.pop(task_id, None) is None:
+            self._tasks.pop(task_id, None)
+        self._settle(settlement)
+
+
+def _instead_of_a_try(policy: Policy, job: Job, now: datetime) -> Die | AwaitPerson | None:
+    """What follows where a leased task may not be tried: its retries went with a lost worker, or it is too old."""
+    age = now - job.begun_at
+    if job.lost:
+        lost = Failure(Category.TIMEOUT, "The worker did not report before its lease ended.")
+        decision = decide(policy, lost, failures=job.attempts, age=age, roll=0.5)
+        if isinstance(decision, Die | AwaitPerson):
+            return decision
+    # A lost try may have used the last retry up before the lease was given back or the task was held. A redrive
+    # grants one try at least.
+    granted = 1 if job.generation else 0
+    if policy.max_retries is not None and job.attempts > max(policy.max_retries, granted):
+        return Die(Reason.EXHAUSTED, Category.TIMEOUT)
+    if expired(policy, age):
+        return Die(Reason.EXPIRED, Category.TIMEOUT)
+    return None
