@@ -1,12 +1,15 @@
 """Ids sort by time and keep their layout; signatures are those of Standard Webhooks."""
 
+import hmac
+from base64 import b64encode
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from standardwebhooks.webhooks import Webhook
 
 from redrive.core.ids import uuid7
-from redrive.core.sign import decode_secret, new_secret, sign, verify
+from redrive.core.sign import Signer, decode_secret, new_secret, sign, verify
 
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 ID, TIME, BODY = "msg_p5jXN8AQM9LWM0D4loKWxJek", 1614265330, b'{"test": 2432232314}'
@@ -54,6 +57,18 @@ def test_the_reference_library_makes_the_same_signature(random: bytes, body: str
     secret = new_secret(random)
     theirs = Webhook(secret).sign(ID, datetime.fromtimestamp(TIME, UTC), body)
     assert sign([decode_secret(secret)], ID, TIME, body.encode()) == theirs
+
+
+@given(random=st.binary(max_size=200), body=st.binary(max_size=200))
+def test_a_signature_is_the_hmac_of_the_standard_library(random: bytes, body: bytes) -> None:
+    digest = hmac.digest(random, f"{ID}.{TIME}.".encode() + body, "sha256")
+    assert sign([random], ID, TIME, body) == "v1," + b64encode(digest).decode()
+
+
+def test_a_signer_keeps_nothing_of_a_message_for_the_next() -> None:
+    signer = Signer([KEY, OTHER])
+    assert len({signer.sign(ID, TIME, BODY), signer.sign(ID, TIME, BODY), sign([KEY, OTHER], ID, TIME, BODY)}) == 1
+    assert signer.sign(ID, TIME, b"other") != signer.sign(ID, TIME, BODY)
 
 
 def test_during_a_rotation_both_secrets_sign() -> None:

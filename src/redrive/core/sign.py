@@ -1,8 +1,9 @@
 """Standard Webhooks signatures. Pure: the caller brings the time and the random bytes.
 
-Called by destinations.http for every try (so it is kept cheap), and by receivers that verify.
+Used by destinations.http for every try (so it is kept cheap), and by receivers that verify.
 """
 
+import hashlib
 import hmac
 from binascii import Error as Base64Error
 from binascii import a2b_base64, b2a_base64
@@ -14,6 +15,9 @@ MAX_SECRET_BYTES = 64
 TOLERANCE_S = 300
 MAX_SIGNATURES = 16
 _MAX_SECRET_CHARS = 100
+_BLOCK_BYTES = 64  # of SHA-256
+_INNER = bytes(byte ^ 0x36 for byte in range(256))
+_OUTER = bytes(byte ^ 0x5C for byte in range(256))
 
 
 def new_secret(random: bytes) -> str:
@@ -34,12 +38,34 @@ def decode_secret(s: str) -> bytes:
     return key
 
 
+class Signer:
+    """Signs with the same secrets again and again. Secrets inside: no repr.
+
+    HMAC hashes the key before the message, on the inside and on the outside (RFC 2104). Those two states are made
+    once and copied for each message, which takes half the time of `hmac.digest`.
+    """
+
+    __slots__ = ("_states",)
+
+    def __init__(self, secrets: Sequence[bytes]) -> None:
+        self._states = [(_keyed(secret, _INNER), _keyed(secret, _OUTER)) for secret in secrets]
+
+    def sign(self, message_id: str, timestamp: int, body: bytes) -> str:
+        """The webhook-signature header: one signature per secret, separated by spaces."""
+        signed = f"{message_id}.{timestamp}.".encode() + body
+        signatures = ""
+        for inner, outer in self._states:
+            inside = inner.copy()
+            inside.update(signed)
+            outside = outer.copy()
+            outside.update(inside.digest())
+            signatures += " v1," + _base64(outside.digest())
+        return signatures[1:]
+
+
 def sign(secrets: Sequence[bytes], message_id: str, timestamp: int, body: bytes) -> str:
-    """The webhook-signature header: one signature per valid secret, separated by spaces."""
-    signed = f"{message_id}.{timestamp}.".encode() + body
-    if len(secrets) == 1:
-        return "v1," + _base64(hmac.digest(secrets[0], signed, "sha256"))
-    return " ".join("v1," + _base64(hmac.digest(secret, signed, "sha256")) for secret in secrets)
+    """The webhook-signature header of one message."""
+    return Signer(secrets).sign(message_id, timestamp, body)
 
 
 def verify(
@@ -60,6 +86,12 @@ def verify(
     # Every pair is compared, so that the time taken does not tell which secret came close.
     matches = [hmac.compare_digest(ours, theirs) for ours in expected for theirs in given]
     return any(matches)
+
+
+def _keyed(secret: bytes, pad: bytes) -> "hashlib._Hash":
+    if len(secret) > _BLOCK_BYTES:
+        secret = hashlib.sha256(secret).digest()
+    return hashlib.sha256(secret.ljust(_BLOCK_BYTES, b"\0").translate(pad))
 
 
 def _refuse_length(key: bytes) -> None:

@@ -29,7 +29,7 @@ from redrive.core.ports import (
     Trying,
 )
 from redrive.core.redact import redact_headers, redact_url
-from redrive.core.sign import sign
+from redrive.core.sign import Signer
 from redrive.destinations.client import (
     Answer,
     BadHeader,
@@ -57,7 +57,7 @@ class _Plan:
     target: Target | None
     problem: str | None
     head: bytes
-    secrets: tuple[bytes, ...]
+    signer: Signer
     ca_pem: str | None
     url: str
     request_headers: str | None
@@ -112,7 +112,7 @@ class HttpDestination:
             target=target,
             problem=problem,
             head=head,
-            secrets=terms.secrets,
+            signer=Signer(terms.secrets),
             ca_pem=terms.ca_pem,
             url=redact_url(terms.url),
             request_headers=dumps(shown) if shown else None,
@@ -143,7 +143,7 @@ class HttpDestination:
     def _head(self, plan: _Plan, job: Job, now: datetime) -> bytes:
         message_id = str(job.event_id)
         timestamp = int(now.timestamp())
-        signature = sign(plan.secrets, message_id, timestamp, job.body)
+        signature = plan.signer.sign(message_id, timestamp, job.body)
         lines = (
             f"webhook-id: {message_id}\r\nwebhook-timestamp: {timestamp}\r\nwebhook-signature: {signature}\r\n"
             f"redrive-event-type: {_header_text(job.event_type)}\r\nredrive-attempt: {job.attempts + 1}\r\n"
