@@ -33,6 +33,7 @@ FIRST_FINAL_STATUS = 200
 # endless trailers and chunk extensions, which never reach the body, do not go on for ever.
 WIRE_BYTES_PER_BODY_BYTE = 8
 VERSION_PREFIX = b"HTTP/1."  # the parser would take RTSP/, ICE/ and HTTP/2.0 as well
+PEEK = int(socket.MSG_PEEK | socket.MSG_DONTWAIT)  # made once: an enum's | costs as much as the system call
 NEVER = float("inf")
 
 _KEEP_ALIVE_TIMEOUT = re.compile(rb"\btimeout\s*=\s*([0-9]{1,6})\b", re.IGNORECASE)
@@ -124,7 +125,7 @@ class Connection(asyncio.Protocol):
     def is_quiet(self) -> bool:
         """Whether the kernel holds neither bytes nor an end of stream that the event loop has yet to see."""
         try:
-            self._sock.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+            self._sock.recv(1, PEEK)
         except BlockingIOError:
             return True
         except OSError:
