@@ -10,7 +10,6 @@ import traceback
 from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 from functools import partial
-from uuid import UUID
 
 from redrive.core.classify import failure_of
 from redrive.core.decide import AwaitPerson, Decision, Die, Reason, Succeed, decide, expired
@@ -48,8 +47,9 @@ class Tries:
         self._settle = settle
         self._margin_s = margin_s
         self._dice = dice
-        self._tasks: dict[UUID, asyncio.Task[None]] = {}
-        self._calling_back: dict[UUID, tuple[Trying, Ended]] = {}
+        # By the job's identity, not by the task's id: a worker that takes over its own lost lease tries a task twice.
+        self._tasks: dict[int, asyncio.Task[None]] = {}
+        self._calling_back: dict[int, tuple[Trying, Ended]] = {}
         self._breaking_off = False
 
     @property
@@ -62,7 +62,7 @@ class Tries:
         if destination is not None:
             self._begin(destination, job, policy, asked_at)
         else:
-            self._tasks[job.id] = asyncio.create_task(self._carry_out(job, policy, asked_at))
+            self._tasks[id(job)] = asyncio.create_task(self._carry_out(job, policy, asked_at))
 
     def break_off(self) -> None:
         """The worker stops. What is broken off is given back, and may have arrived all the same."""
@@ -88,7 +88,7 @@ class Tries:
         if isinstance(trying, (Try, Released)):
             ended(trying)
         else:
-            self._calling_back[job.id] = (trying, ended)
+            self._calling_back[id(job)] = (trying, ended)
 
     async def _carry_out(self, job: Job, policy: Policy, asked_at: float) -> None:
         now = self._may_be_tried(job, policy, asked_at)
@@ -132,9 +132,9 @@ class Tries:
         self._end(Settlement(job, outcome, decision, exchange, took_s))
 
     def _end(self, settlement: Settlement) -> None:
-        task_id = settlement.job.id
-        if self._calling_back.pop(task_id, None) is None:
-            self._tasks.pop(task_id, None)
+        key = id(settlement.job)
+        if self._calling_back.pop(key, None) is None:
+            self._tasks.pop(key, None)
         self._settle(settlement)
 
 
