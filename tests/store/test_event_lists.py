@@ -36,7 +36,13 @@ async def an_event(engine: Engine, clock: ManualClock, *ends: str) -> UUID:
     clock.advance(1)
     event_id = await engine.accept("paid" if ends else "unheard-of")
     for job, end in zip(await engine.claim(), ends, strict=True):
-        await {"succeeded": engine.succeed, "dead": engine.kill, "waiting": lambda j: engine.fail(j, 1e6)}[end](job)
+        match end:
+            case "succeeded":
+                await engine.succeed(job)
+            case "dead":
+                await engine.kill(job)
+            case _:
+                await engine.fail(job, delay_s=1e6)
     return event_id
 
 

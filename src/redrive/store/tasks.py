@@ -54,12 +54,12 @@ class Tasks:
             share,
         )
         jobs = [Job(*row[:18]) for row in rows if row["state"] == "leased"]
-        taken = Counter(row["queue"] for row in rows)
-        ends = {row["queue"]: Floor(row["due_at"], row["id"]) for row in rows}
+        taken = Counter([row["queue"] for row in rows])
+        last = {row["queue"]: row for row in rows}
         return Claim(
             jobs=jobs,
             held=len(rows) - len(jobs),
-            ends={queue: end for queue, end in ends.items() if taken[queue] >= share},
+            ends={queue: Floor(row["due_at"], row["id"]) for queue, row in last.items() if taken[queue] >= share},
         )
 
     async def next_due(self, queues: Sequence[str]) -> NextDue:
