@@ -3,7 +3,7 @@
 accept() is called by the API's committer and by the CLI; the reads serve the API.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime
 from typing import NamedTuple
 from uuid import UUID
@@ -43,21 +43,19 @@ async def accept(db: Database, events: Sequence[NewEvent], clock: Clock) -> list
 
     The same id twice in one batch is one event: the second is measured against the first.
     """
-    rows = await db.fetch("accept", *map(list, zip(*_columns(events), strict=True)), clock.now())
-    usual, *others = [Receipt(row["verdict"], row["status"]) for row in rows]
-    verdicts = {(row["org_id"], row["event_id"]): other for row, other in zip(rows[1:], others, strict=True)}
-    receipts: list[Receipt] = []
-    first: dict[tuple[UUID, UUID], NewEvent] = {}
-    for event in events:
-        key = (event.org_id, event.id)
-        receipt = verdicts.get(key, usual)
-        if key not in first:
-            first[key] = event
-        elif receipt.verdict in ("accepted", "duplicate"):
-            same = _identity(first[key]) == _identity(event)
-            receipt = Receipt("duplicate" if same else "conflict", receipt.status)
-        receipts.append(receipt)
-    return receipts
+    firsts = {(event.org_id, event.id): event for event in reversed(events)}
+    rows = await db.fetch("accept", *_columns(firsts.values()), clock.now())
+    usual, *others = [Receipt(verdict, status) for _, _, verdict, status in rows]
+    if not others and len(firsts) == len(events):
+        return [usual] * len(events)
+    receipts = {(row["org_id"], row["event_id"]): other for row, other in zip(rows[1:], others, strict=True)}
+    answers = [receipts.get(event[:2], usual) for event in events]
+    seen: set[tuple[object, ...]] = set()
+    for place, event in enumerate(events):
+        if event[:2] in seen:
+            answers[place] = _repeated(event, firsts[event[:2]], answers[place])
+        seen.add(event[:2])
+    return answers
 
 
 def _identity(event: NewEvent) -> tuple[object, ...]:
@@ -73,10 +71,11 @@ def _identity(event: NewEvent) -> tuple[object, ...]:
     )
 
 
-def _columns(events: Sequence[NewEvent]) -> list[tuple[object, ...]]:
+def _columns(events: Collection[NewEvent]) -> list[list[object] | None]:
+    """One array per field. A field that no event has goes as NULL: unnest fills it up, an array costs."""
     return [
-        (e[0], e[1], e[2], e[3], e[4], e[5], e[6], e[7], e[8], e[9], e[10])
-        for e in {(e.org_id, e.id): e for e in reversed(events)}.values()
+        None if column[0] is None and column.count(None) == len(column) else list(column)
+        for column in zip(*events, strict=True)
     ]
 
 
