@@ -21,6 +21,7 @@ import asyncpg
 import uvicorn
 
 from redrive.api.server import ApiContext, create_app
+from redrive.api.short_way import with_short_way
 from redrive.core.address import AddressRules
 from redrive.core.ports import Destination
 from redrive.core.presets import PresetOverrides, presets
@@ -138,9 +139,10 @@ async def run_api(settings: Settings, url: str, stop: asyncio.Event, *, listener
             rules=AddressRules(settings.allow_networks),
             version=__version__,
         )
+        api = create_app(context)
         config = uvicorn.Config(
-            create_app(context),
-            http="httptools",
+            api,
+            http=with_short_way(api.front_door),
             ws="none",
             access_log=False,
             log_config=None,

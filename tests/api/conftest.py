@@ -14,6 +14,7 @@ import pytest_asyncio
 import uvicorn
 
 from redrive.api.server import ApiContext, create_app
+from redrive.api.short_way import with_short_way
 from redrive.core.address import AddressRules
 from redrive.core.decide import Decision, Die, Reason, RetryIn, Succeed
 from redrive.core.outcome import Category, Failure, Outcome, Success
@@ -133,8 +134,14 @@ async def running_server(url: str) -> AsyncIterator[Server]:
     context = ApiContext(engine_db, app_db, sealer, DatabaseClock(), AddressRules(), "0.0.1")
     listener = socket.create_server(("127.0.0.1", 0))
     host, port = listener.getsockname()
+    app = create_app(context)
     config = uvicorn.Config(
-        create_app(context), access_log=False, log_config=None, lifespan="on", timeout_keep_alive=300
+        app,
+        http=with_short_way(app.front_door),
+        access_log=False,
+        log_config=None,
+        lifespan="on",
+        timeout_keep_alive=300,
     )
     server = uvicorn.Server(config)
     serving = asyncio.create_task(server.serve(sockets=[listener]))

@@ -4,7 +4,7 @@ Used by front_door and server on bare ASGI, and by the routes as `answer`.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any
 
 import msgspec
@@ -64,6 +64,35 @@ async def _linger(receive: Receive) -> None:
                     return
     except TimeoutError:
         return
+
+
+def whole_answer(
+    status_line: bytes,
+    content_type: bytes,
+    body: bytes,
+    correlation_id: str,
+    *,
+    first: Iterable[tuple[bytes, bytes]],
+    extra: Iterable[tuple[bytes, bytes]],
+) -> bytes:
+    """The same answer as above, as uvicorn would write it, head and body in one piece."""
+    return b"%b%bcontent-type: %b\r\ncontent-length: %d\r\nx-correlation-id: %b\r\n%b%b\r\n%b" % (
+        status_line,
+        _lines(first),
+        content_type,
+        len(body),
+        correlation_id.encode("ascii"),
+        _SAFETY_LINES,
+        _lines(extra),
+        body,
+    )
+
+
+def _lines(headers: Iterable[tuple[bytes, bytes]]) -> bytes:
+    return b"".join([b"%b: %b\r\n" % header for header in headers])
+
+
+_SAFETY_LINES = _lines(SAFETY_HEADERS)
 
 
 def _start(

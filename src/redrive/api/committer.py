@@ -6,8 +6,9 @@ through store.events.accept as the engine's role.
 
 import asyncio
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import structlog
 
@@ -33,17 +34,19 @@ EVENT_OVERHEAD_BYTES = 512  # what an event weighs in memory besides its payload
 
 UNSTORABLE = Receipt("unstorable", None)
 
+Told = Callable[[list[Receipt] | Exception], None]
+
 log = structlog.get_logger("redrive.api")
 
 
 @dataclass(slots=True)
 class _Waiting:
-    """One request's events, and who waits for their receipts."""
+    """One request's events, and whom to tell their receipts, or why there are none."""
 
     events: Sequence[NewEvent]
     size_bytes: int
     alone: bool
-    done: asyncio.Future[list[Receipt]]
+    tell: Told
 
 
 class Committer:
@@ -69,22 +72,25 @@ class Committer:
 
         Problem 503 where too much waits already: nothing was taken in.
         """
+        done: asyncio.Future[list[Receipt]] = asyncio.get_running_loop().create_future()
+        self.hand_in(events, partial(_settle, done), alone=alone)
+        return done
+
+    def hand_in(self, events: Sequence[NewEvent], tell: Told, *, alone: bool = False) -> None:
+        """As commit(), for whoever would rather be called than wait: a future costs as much as the call it ends in."""
         if self.is_full:
             raise unavailable(
                 "The service is shutting down." if self._closed else "More events wait than are taken in. Try again."
             )
-        loop = asyncio.get_running_loop()
-        size_bytes = sum(len(event.body) + EVENT_OVERHEAD_BYTES for event in events)
-        waiting = _Waiting(events, size_bytes, alone, loop.create_future())
-        self._queue.append(waiting)
+        size_bytes = sum([len(event.body) for event in events]) + EVENT_OVERHEAD_BYTES * len(events)
+        self._queue.append(_Waiting(events, size_bytes, alone, tell))
         self._queued_events += len(events)
         self._held_events += len(events)
         self._held_bytes += size_bytes
         if not self._scheduled:
             # Not at once: requests that are being read in this turn of the loop come along.
             self._scheduled = True
-            loop.call_soon(self._start)
-        return waiting.done
+            asyncio.get_running_loop().call_soon(self._start)
 
     async def close(self) -> None:
         """Take nothing more in, finish what waits, within DRAIN_S; what is left is refused."""
@@ -159,8 +165,7 @@ class Committer:
         start = 0
         for waiting in batch:
             end = start + len(waiting.events)
-            if not waiting.done.done():  # the request may have been cancelled meanwhile
-                waiting.done.set_result(receipts[start:end])
+            _tell(waiting, receipts[start:end])
             start = end
         self._let_go(batch)
 
@@ -212,11 +217,27 @@ class Committer:
 
     def _refuse(self, batch: list[_Waiting], error: Exception) -> None:
         for waiting in batch:
-            if not waiting.done.done():
-                waiting.done.set_exception(error)
+            _tell(waiting, error)
         self._let_go(batch)
 
     def _let_go(self, batch: list[_Waiting]) -> None:
         for waiting in batch:
             self._held_events -= len(waiting.events)
             self._held_bytes -= waiting.size_bytes
+
+
+def _tell(waiting: _Waiting, result: list[Receipt] | Exception) -> None:
+    """Nobody's failure to listen keeps the others from hearing."""
+    try:
+        waiting.tell(result)
+    except Exception as error:  # noqa: BLE001 (a bug of one request, while others still wait to be told)
+        log.error("receipt_untold", error_type=type(error).__name__)
+
+
+def _settle(done: asyncio.Future[list[Receipt]], result: list[Receipt] | Exception) -> None:
+    if done.done():  # the request may have been cancelled meanwhile
+        return
+    if isinstance(result, Exception):
+        done.set_exception(result)
+    else:
+        done.set_result(result)

@@ -4,7 +4,7 @@ No framework between the socket and the committer: what it would cost per reques
 Called by server; hands events to committer and answers after the commit.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -13,7 +13,7 @@ import msgspec
 from redrive.api.answers import Send, send_json
 from redrive.api.auth import Authenticator, key_in
 from redrive.api.body import BodyReader, Receive
-from redrive.api.committer import Committer
+from redrive.api.committer import Committer, Told
 from redrive.api.event_input import (
     MAX_BATCH_BYTES,
     MAX_EVENT_BYTES,
@@ -35,13 +35,37 @@ EVENTS_PATH = "/v1/events"
 BATCH_PATH = "/v1/events/batch"
 NDJSON_TYPE = b"application/x-ndjson"
 
+_READ_HEADERS = frozenset(
+    {b"authorization", b"content-length", b"content-type", b"idempotency-key", b"x-api-key", b"x-correlation-id"}
+)
+
 _encode = msgspec.json.Encoder().encode
 
 
+def read_headers(given: Iterable[tuple[bytes, bytes]]) -> dict[bytes, bytes]:
+    """The headers that anything here looks at, by their names in lower case; of one given twice the last."""
+    return {name: value for name, value in given if name in _READ_HEADERS}
+
+
 class _Accepted(msgspec.Struct):
-    event_id: str
+    event_id: UUID
     status: str
     deduplicated: bool
+
+
+class OneEvent(NamedTuple):
+    """A request's only event, to be stored."""
+
+    event: NewEvent
+    id_is_new: bool
+
+    def answer(self, receipt: Receipt) -> bytes | Problem:
+        """What follows from the receipt: the body of a 202, or a refusal."""
+        refused = _refusal(receipt, ("body",))
+        if refused is not None:
+            return refused
+        deduplicated = receipt.verdict == "duplicate" and not self.id_is_new
+        return _encode(_Accepted(self.event.id, receipt.status or "received", deduplicated))
 
 
 class _Item(NamedTuple):
@@ -83,17 +107,31 @@ class FrontDoor:
             answer = await self._accept_many(caller, given, key, correlation_id)
         await send_json(send, 202, answer, correlation_id)
 
+    def at_hand(self, headers: Mapping[bytes, bytes], body: bytes, correlation_id: str) -> OneEvent | None:
+        """The event of a request to EVENTS_PATH that nothing speaks against and nothing must be looked up for.
+
+        None for any other: __call__ says what is wrong with it, and asks the database who it is from.
+        """
+        key = key_in(headers.get(b"x-api-key"), headers.get(b"authorization"))
+        caller = None if key is None else self._authenticator.remembered(key)
+        if caller is None or not may(caller.role, Action.PRODUCE) or self._committer.is_full:
+            return None
+        try:
+            return _one_event(caller, body, idempotency_key_in(headers.get(b"idempotency-key")), correlation_id)
+        except Exception:  # noqa: BLE001 (__call__ meets it again, and tells)
+            return None
+
+    def hand_in(self, one: OneEvent, tell: Told) -> None:
+        """Have it committed. Right after at_hand: what it saw may change with the next turn of the loop."""
+        self._committer.hand_in((one.event,), tell)
+
     async def _accept_one(self, caller: Caller, body: bytes, key: str | None, correlation_id: str) -> bytes:
-        given = read_event(body)
-        event_id = _id_of(given, caller, key, ("body",))
-        id_is_new = given.event_id is None and key is None
-        event = new_event(given, caller.org_id, event_id, correlation_id, ("body",))
-        (receipt,) = await self._committer.commit((event,))
-        refused = _refusal(receipt, ("body",))
-        if refused is not None:
-            raise refused
-        deduplicated = receipt.verdict == "duplicate" and not id_is_new
-        return _encode(_Accepted(str(event_id), receipt.status or "received", deduplicated))
+        one = _one_event(caller, body, key, correlation_id)
+        (receipt,) = await self._committer.commit((one.event,))
+        answer = one.answer(receipt)
+        if isinstance(answer, Problem):
+            raise answer
+        return answer
 
     async def _accept_many(
         self, caller: Caller, given: Iterator[EventIn | FieldError], key: str | None, correlation_id: str
@@ -121,6 +159,13 @@ class FrontDoor:
                 ],
             }
         )
+
+
+def _one_event(caller: Caller, body: bytes, key: str | None, correlation_id: str) -> OneEvent:
+    given = read_event(body)
+    event_id = _id_of(given, caller, key, ("body",))
+    event = new_event(given, caller.org_id, event_id, correlation_id, ("body",))
+    return OneEvent(event, given.event_id is None and key is None)
 
 
 def _items(

@@ -3,11 +3,9 @@
 create_app is called by app.py; the server that runs it is told to write no access log.
 """
 
-import traceback
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-import structlog
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
@@ -19,34 +17,28 @@ from redrive.api.body import BodyReader, BodyRefused, Disconnected, Receive
 from redrive.api.committer import Committer
 from redrive.api.context import ApiContext, correlation_of
 from redrive.api.correlation import correlation_id_of
-from redrive.api.front_door import BATCH_PATH, EVENTS_PATH, FrontDoor
+from redrive.api.failures import answer_of, problem_of
+from redrive.api.front_door import BATCH_PATH, EVENTS_PATH, FrontDoor, read_headers
 from redrive.api.guard import Guard
-from redrive.api.outage import OUTAGES, is_bad_row, reason_of
-from redrive.api.problems import PROBLEM_TYPE, FieldError, Problem, bad_query, internal, invalid, unavailable
+from redrive.api.problems import PROBLEM_TYPE, FieldError, Problem, bad_query, invalid
 from redrive.api.routes import dead_letters, endpoints, events, health, logs, policies, retry_queue
 
 __all__ = ["ASGIApp", "ApiContext", "create_app"]
 
 ASGIApp = Callable[[Any, Any, Any], Awaitable[None]]
 
-_READ_HEADERS = frozenset(
-    {b"authorization", b"content-length", b"content-type", b"idempotency-key", b"x-api-key", b"x-correlation-id"}
-)
 
-log = structlog.get_logger("redrive.api")
-
-
-def create_app(context: ApiContext) -> ASGIApp:
+def create_app(context: ApiContext) -> "Api":
     authenticator = Authenticator(context.engine_db)
     committer = Committer(context.engine_db, context.clock)
     reader = BodyReader()
     routes = _routes(context, authenticator, committer)
-    return _Api(FrontDoor(authenticator, committer, reader), Guard(routes, reader), committer)
+    return Api(FrontDoor(authenticator, committer, reader), Guard(routes, reader), committer)
 
 
-class _Api:
+class Api:
     def __init__(self, front_door: FrontDoor, guard: Guard, committer: Committer) -> None:
-        self._front_door = front_door
+        self.front_door = front_door
         self._guard = guard
         self._committer = committer
 
@@ -69,12 +61,12 @@ class _Api:
                 return
 
     async def _answer(self, scope: Any, receive: Receive, send: Send) -> None:
-        headers = {name: value for name, value in scope["headers"] if name in _READ_HEADERS}
+        headers = read_headers(scope["headers"])
         correlation_id = correlation_id_of(headers.get(b"x-correlation-id"))
         is_hot = scope["method"] == "POST" and scope["path"] in (EVENTS_PATH, BATCH_PATH)
         outgoing = _Started(send)
         try:
-            await (self._front_door if is_hot else self._guard)(scope, headers, receive, outgoing, correlation_id)
+            await (self.front_door if is_hot else self._guard)(scope, headers, receive, outgoing, correlation_id)
         except Disconnected:
             return
         except BodyRefused as problem:
@@ -82,9 +74,9 @@ class _Api:
         except Problem as problem:
             await send_problem(send, problem, correlation_id)
         except Exception as error:  # noqa: BLE001 (the last line: it becomes an answer and a line in the log)
-            _log_unexpected(error, correlation_id)
+            unexpected = problem_of(error, correlation_id)
             if not outgoing.started:
-                await send_problem(send, _problem_of(error), correlation_id)
+                await send_problem(send, unexpected, correlation_id)
 
 
 class _Started:
@@ -99,24 +91,6 @@ class _Started:
     async def __call__(self, message: Any) -> None:
         self.started = True
         await self._send(message)
-
-
-def _is_outage(error: Exception) -> bool:
-    return isinstance(error, OUTAGES) and not is_bad_row(error)
-
-
-def _problem_of(error: Exception) -> Problem:
-    return unavailable(reason_of(error)) if _is_outage(error) else internal()
-
-
-def _log_unexpected(error: Exception, correlation_id: str) -> None:
-    """An outage is told as such; anything else is a bug. The error's own text may quote a payload: it is left out."""
-    name = type(error).__name__
-    if _is_outage(error):
-        log.warning("database_unavailable", error_type=name, correlation_id=correlation_id)
-    else:
-        frames = "".join(traceback.format_tb(error.__traceback__))
-        log.error("unhandled_error", error_type=name, stack=frames, correlation_id=correlation_id)
 
 
 def _routes(context: ApiContext, authenticator: Authenticator, committer: Committer) -> FastAPI:
@@ -169,4 +143,4 @@ async def _on_http_exception(request: Request, error: Exception) -> Response:
 
 async def _on_unexpected(request: Request, error: Exception) -> Response:
     """The framework raises it again after this answer; it is logged where it arrives."""
-    return _respond(request, _problem_of(error))
+    return _respond(request, answer_of(error))
