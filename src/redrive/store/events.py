@@ -58,6 +58,13 @@ async def accept(db: Database, events: Sequence[NewEvent], clock: Clock) -> list
     return answers
 
 
+def _repeated(event: NewEvent, first: NewEvent, receipt: Receipt) -> Receipt:
+    """The answer to an event whose id came before in the same batch, where that one got `receipt`."""
+    if receipt.verdict not in ("accepted", "duplicate"):
+        return receipt
+    return Receipt("duplicate" if _identity(event) == _identity(first) else "conflict", receipt.status)
+
+
 def _identity(event: NewEvent) -> tuple[object, ...]:
     """What the same event has in common with its repetition; the SQL function compares the same."""
     return (
