@@ -22,7 +22,7 @@ MAX_COMMIT_EVENTS = 1_000
 MAX_COMMIT_BYTES = 4 * 1024 * 1024
 MAX_COMMITS_IN_FLIGHT = 2
 # Fewer events wait for the commit under way, since two small commits cost more than one; but not if it is stuck.
-SECOND_COMMIT_FROM_EVENTS = 100
+SECOND_COMMIT_FROM_EVENTS = 16
 SECOND_COMMIT_AFTER_S = 0.05
 MAX_WAITING_EVENTS = 10_000
 MAX_WAITING_BYTES = 64 * 1024 * 1024

@@ -45,7 +45,7 @@ BEGIN
 END $$;
 
 -- The same trigger functions for each table that is counted, by what it is counted by. Of tasks the retry queue is
--- counted too: open ones that have failed before. A statement that touched no row costs nothing.
+-- counted too: open ones that have failed before. An update that touched no row costs next to nothing.
 DO $$
 DECLARE
   t record;
@@ -64,8 +64,7 @@ BEGIN
       rows_of := rows_of || $q$ UNION ALL SELECT org_id, 'retrying', %1$s FROM %2$s WHERE attempts > 0 AND open$q$;
     END IF;
     EXECUTE format('CREATE FUNCTION redrive.count_added_%s() RETURNS trigger LANGUAGE plpgsql AS %L', t.name,
-      format('BEGIN IF EXISTS (SELECT FROM added) THEN %s; END IF; RETURN NULL; END',
-             format(upsert, format(rows_of, '1', 'added'))));
+      format('BEGIN %s; RETURN NULL; END', format(upsert, format(rows_of, '1', 'added'))));
     EXECUTE format('CREATE TRIGGER count_added AFTER INSERT ON redrive.%1$I REFERENCING NEW TABLE AS added
       FOR EACH STATEMENT EXECUTE FUNCTION redrive.count_added_%1$s()', t.name);
     CONTINUE WHEN NOT t.moves;

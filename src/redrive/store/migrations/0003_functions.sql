@@ -95,7 +95,6 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path = redrive, pg_temp AS $$
 #variable_conflict use_column
 DECLARE
   v_now   timestamptz := coalesce(p_now, clock_timestamp());
-  v_known uuid[] := ARRAY(SELECT o.org_id FROM redrive.org o WHERE o.org_id IN (SELECT unnest(p_org)));
   v_orgs  uuid[];
   v_ids   uuid[];
   v_fanned integer[];
@@ -114,7 +113,7 @@ BEGIN
           WHERE e.org_id = r.org AND e.deleted_at IS NULL
             AND CASE WHEN r.endpoint IS NULL THEN r.type LIKE ANY (e.type_patterns) ELSE e.id = r.endpoint END) END AS n
        OFFSET 0) f  -- counted once: without this, once for each place that names it
-     WHERE r.org = ANY (v_known)
+     WHERE r.org = ANY (ARRAY(SELECT o.org_id FROM redrive.org o WHERE o.org_id = ANY (p_org)))  -- asked once for all
        AND (r.endpoint IS NULL OR f.n > 0)
        AND (r.policy IS NULL OR EXISTS (
          SELECT FROM redrive.policy p WHERE p.org_id = r.org AND p.name = r.policy AND p.retired_at IS NULL))
