@@ -279,20 +279,18 @@ class Ours:
         try:
             await connection.execute(
                 """
-                WITH one AS (SELECT t.*, e.occurred_at, b.body FROM redrive.task t
-                               JOIN redrive.event e ON (e.org_id, e.id) = (t.org_id, t.event_id)
-                               JOIN redrive.payload b ON (b.org_id, b.event_id) = (t.org_id, t.event_id) LIMIT 1),
+                WITH one AS (SELECT t.*, e.occurred_at, e.body FROM redrive.task t
+                               JOIN redrive.event e ON (e.org_id, e.id) = (t.org_id, t.event_id) LIMIT 1),
                 made AS (
-                  INSERT INTO redrive.event (org_id, id, event_type, status, open_tasks, occurred_at, received_at)
-                  SELECT one.org_id, redrive.uuid7(), one.event_type, 'queued', 1, one.occurred_at, one.occurred_at
-                    FROM one, generate_series(1, $1::int) RETURNING org_id, id),
-                stored AS (INSERT INTO redrive.payload (org_id, event_id, body)
-                  SELECT made.org_id, made.id, one.body FROM made, one)
+                  INSERT INTO redrive.event (org_id, id, event_type, tasks, occurred_at, received_at, body)
+                  SELECT one.org_id, redrive.uuid7(), one.event_type, 1, one.occurred_at, one.occurred_at, one.body
+                    FROM one, generate_series(1, $1::int) RETURNING org_id, id)
                 INSERT INTO redrive.task (org_id, id, event_id, endpoint_id, policy_id, kind, queue, state, event_type,
-                                          due_at, begun_at, updated_at, attempts, first_failed_at, last_failed_at)
+                                          due_at, received_at, begun_at, updated_at, attempts, first_failed_at,
+                                          last_failed_at)
                 SELECT m.org_id, redrive.uuid7(), m.id, one.endpoint_id, one.policy_id, one.kind, one.queue, 'waiting',
                        one.event_type, CASE WHEN m.n % 2 = 0 THEN one.due_at ELSE now() + interval '1 hour' END,
-                       one.begun_at, one.updated_at, m.n % 2, CASE WHEN m.n % 2 = 1 THEN now() END,
+                       one.received_at, one.begun_at, one.updated_at, m.n % 2, CASE WHEN m.n % 2 = 1 THEN now() END,
                        CASE WHEN m.n % 2 = 1 THEN now() END
                   FROM (SELECT made.*, row_number() OVER () AS n FROM made) m, one
                 """,

@@ -21,7 +21,7 @@ from bench.processes import command, module
 from bench.receiver import Receiver
 from bench.wire import Pool, request_head
 
-PAUSE_S = 0.01
+PAUSE_S = 0.02
 """Between two measurements, so that the system is idle when each begins."""
 WARM_UP = 20
 

@@ -2,26 +2,22 @@
 
 prepare_database   migrations, the default org with its presets, the first key
 open_stores        connections for a process
-run_api            the API's process
 run_worker         a worker's process
+
+The API's process is put together in api_process: a worker need not load a web framework.
 """
 
 import asyncio
-import contextlib
 import gc
 import random
-import socket
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from uuid import UUID
 
 import asyncpg
-import uvicorn
 
-from redrive.api.server import ApiContext, create_app
-from redrive.api.short_way import with_short_way
 from redrive.core.address import AddressRules
 from redrive.core.ports import Destination
 from redrive.core.presets import PresetOverrides, presets
@@ -42,7 +38,6 @@ from redrive.store.tasks import Tasks
 from redrive.version import __version__
 
 SEAL_FILE = "secret.key"
-API_STOP_S = 5
 MAX_PER_ORIGIN = 200
 ENGINE_CONNECTIONS = 4
 APP_CONNECTIONS = 10
@@ -128,47 +123,6 @@ async def prepare_database(settings: Settings, url: str) -> Prepared:
     return Prepared(org_id, first_key, migrations)
 
 
-async def run_api(settings: Settings, url: str, stop: asyncio.Event, *, listener: socket.socket) -> None:
-    """Serve the API on a bound socket until `stop`."""
-    async with open_stores(url, name="redrive-api") as stores:
-        context = ApiContext(
-            engine_db=stores.engine,
-            app_db=stores.app,
-            sealer=sealer_of(settings),
-            clock=DatabaseClock(),
-            rules=AddressRules(settings.allow_networks),
-            version=__version__,
-        )
-        api = create_app(context)
-        config = uvicorn.Config(
-            api,
-            http=with_short_way(api.front_door),
-            ws="none",
-            access_log=False,
-            log_config=None,
-            server_header=False,
-            proxy_headers=False,
-            timeout_graceful_shutdown=API_STOP_S,
-            timeout_keep_alive=75,
-        )
-        server = _Server(config)
-        _rest_collector()
-        serving = asyncio.create_task(server.serve(sockets=[listener]))
-        stopped = asyncio.create_task(stop.wait())
-        await asyncio.wait({serving, stopped}, return_when=asyncio.FIRST_COMPLETED)
-        stopped.cancel()
-        server.should_exit = True
-        await serving
-
-
-class _Server(uvicorn.Server):
-    """uvicorn, but for the signals: those are the process's own business."""
-
-    @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        yield
-
-
 @asynccontextmanager
 async def open_worker(
     settings: Settings,
@@ -210,7 +164,7 @@ async def run_worker(
     try:
         async with open_worker(settings, engine, handlers=handlers) as worker:
             listening = asyncio.create_task(listen(url, worker.wake))
-            _rest_collector()
+            rest_collector()
             try:
                 await worker.run(stop)
             finally:
@@ -220,7 +174,7 @@ async def run_worker(
         await engine.close()
 
 
-def _rest_collector() -> None:
+def rest_collector() -> None:
     """Look for garbage less often, and not among what start-up made.
 
     That lives as long as the process, and what passes through makes few cycles: looking took a fifth of a busy

@@ -1,6 +1,6 @@
 """The HTTP API as one ASGI application: the two hot routes first, the framework's routes behind a guard.
 
-create_app is called by app.py; the server that runs it is told to write no access log.
+create_app is called by api_process; the server that runs it is told to write no access log.
 """
 
 from collections.abc import Awaitable, Callable

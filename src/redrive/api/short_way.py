@@ -3,7 +3,7 @@
 A single event that arrives at once, from a caller we remember, goes from the parser to the committer and its answer
 back to the socket in one piece: no task, no scope, no future. Any other request, and any doubt, is uvicorn's own
 way, which ends in front_door or guard and has all the rest: slow bodies, large ones, `Expect`, HTTP/1.0, refusals.
-docs/decisions/0007 has the reasons. Set up by app.py.
+docs/decisions/0007 has the reasons. Set up by api_process.
 """
 
 import asyncio

@@ -233,7 +233,7 @@ def api() -> None:
     """Run the API's process alone, on the database that the settings name."""
 
     async def work() -> bool:
-        from redrive.app import run_api
+        from redrive.api_process import run_api
 
         settings = load_settings()
         set_up_logs(settings.log_format, settings.log_level, service="redrive-api")

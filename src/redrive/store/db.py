@@ -5,7 +5,7 @@ the one org named for the transaction, and nothing outside of one.
 """
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from functools import cache
 from importlib import resources
@@ -44,6 +44,11 @@ def query(name: str) -> str:
 def like_literal(text: str) -> str:
     """Text that stands for itself in a LIKE pattern."""
     return text.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
+
+
+def array_or_null(column: Sequence[object]) -> Sequence[object] | None:
+    """A column of rows handed in by arrays. NULL where no row has a value: unnest fills it up, and an array costs."""
+    return None if column[0] is None and column.count(None) == len(column) else column
 
 
 async def _leave_as_is(connection: "asyncpg.Connection[Record]") -> None:

@@ -3,14 +3,14 @@
 accept() is called by the API's committer and by the CLI; the reads serve the API.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from typing import NamedTuple
 from uuid import UUID
 
 from redrive.store.clock import Clock
 from redrive.store.counters import counts
-from redrive.store.db import Database, Record, Session
+from redrive.store.db import Database, Record, Session, array_or_null
 from redrive.store.paging import Page, page_of
 
 MAX_PAYLOAD_BYTES = 1_048_576
@@ -44,7 +44,7 @@ async def accept(db: Database, events: Sequence[NewEvent], clock: Clock) -> list
     The same id twice in one batch is one event: the second is measured against the first.
     """
     firsts = {(event.org_id, event.id): event for event in reversed(events)}
-    rows = await db.fetch("accept", *_columns(firsts.values()), clock.now())
+    rows = await db.fetch("accept", *map(array_or_null, zip(*firsts.values(), strict=True)), clock.now())
     usual, *others = [Receipt(verdict, status) for _, _, verdict, status in rows]
     if not others and len(firsts) == len(events):
         return [usual] * len(events)
@@ -76,14 +76,6 @@ def _identity(event: NewEvent) -> tuple[object, ...]:
         event.external_system,
         event.ordering_key,
     )
-
-
-def _columns(events: Collection[NewEvent]) -> list[list[object] | None]:
-    """One array per field. A field that no event has goes as NULL: unnest fills it up, an array costs."""
-    return [
-        None if column[0] is None and column.count(None) == len(column) else list(column)
-        for column in zip(*events, strict=True)
-    ]
 
 
 async def get_event(session: Session, event_id: UUID) -> Record | None:

@@ -20,7 +20,7 @@ from redrive.core.outcome import Category, Failure, Success
 from redrive.core.policy import Policy, PolicyError
 from redrive.core.ports import Claim, Exchange, Floor, Job, NextDue, Released, Settled, Settlement
 from redrive.store.clock import Clock
-from redrive.store.db import Database, Record
+from redrive.store.db import Database, array_or_null
 
 _START = Floor(datetime(1970, 1, 1, tzinfo=UTC), UUID(int=0))
 _DEADLOCK_TRIES = 5
@@ -95,30 +95,46 @@ class Tasks:
     async def _settle(self, settlements: Sequence[Settlement], worker_id: UUID | None) -> list[Settled]:
         succeeded = [s for s in settlements if isinstance(s.decision, Succeed)]
         failed = [s for s in settlements if not isinstance(s.decision, Succeed)]
-        closed: dict[tuple[UUID, int], datetime | None] = {}
+        settled: list[Settled] = []
         if succeeded:
-            rows = await self._db.fetch("settle_succeeded", self._clock.now(), *_success_columns(succeeded), worker_id)
-            closed.update(((row["id"], row["fence"]), None) for row in rows)
+            settled += await self._close_succeeded(succeeded, worker_id)
         if failed:
-            rows = await self._db.fetch("settle_failed", self._clock.now(), *_failure_columns(failed), worker_id)
-            closed.update(((row["id"], row["fence"]), row["due_at"]) for row in rows)
-        if len(closed) < len(settlements):
-            rows = await self._keep_late([s for s in settlements if (s.job.id, s.job.fence) not in closed])
-            closed.update(((row["task_id"], row["fence"]), None) for row in rows)
-        return [Settled(s, (s.job.id, s.job.fence) in closed, closed.get((s.job.id, s.job.fence))) for s in settlements]
+            settled += await self._close_failed(failed, worker_id)
+        return settled
 
-    async def _keep_late(self, late: Sequence[Settlement]) -> list[Record]:
-        """Record results that came too late. Answers those that were in time: settled by a call that was broken off."""
-        return await self._db.fetch(
+    async def _close_succeeded(self, succeeded: Sequence[Settlement], worker_id: UUID | None) -> list[Settled]:
+        row = await self._db.fetchrow("settle_succeeded", self._clock.now(), *_success_columns(succeeded), worker_id)
+        assert row is not None
+        if row["n"] == len(succeeded):
+            return [Settled(s, True, None) for s in succeeded]
+        return await self._keep_late(succeeded)
+
+    async def _close_failed(self, failed: Sequence[Settlement], worker_id: UUID | None) -> list[Settled]:
+        rows = await self._db.fetch("settle_failed", self._clock.now(), *_failure_columns(failed), worker_id)
+        closed = {(row["id"], row["fence"]): row["due_at"] for row in rows}
+        late = [s for s in failed if (s.job.id, s.job.fence) not in closed]
+        return [
+            *(Settled(s, True, closed[s.job.id, s.job.fence]) for s in failed if (s.job.id, s.job.fence) in closed),
+            *(await self._keep_late(late) if late else ()),
+        ]
+
+    async def _keep_late(self, settlements: Sequence[Settlement]) -> list[Settled]:
+        """Of settlements that closed nothing, or not all: record those that came too late beside the loss.
+
+        The others were in time: settled just now, or by a call that was broken off.
+        """
+        rows = await self._db.fetch(
             "late_result",
             self._clock.now(),
-            [s.job.org_id for s in late],
-            [s.job.id for s in late],
-            [s.job.fence for s in late],
-            ["succeeded" if isinstance(s.outcome, Success) else "failed" if s.outcome else "released" for s in late],
-            [s.exchange.status_code for s in late],
-            [s.exchange.url for s in late],
+            [s.job.org_id for s in settlements],
+            [s.job.id for s in settlements],
+            [s.job.fence for s in settlements],
+            [_result_of(s) for s in settlements],
+            [s.exchange.status_code for s in settlements],
+            [s.exchange.url for s in settlements],
         )
+        in_time = {(row["task_id"], row["fence"]) for row in rows}
+        return [Settled(s, (s.job.id, s.job.fence) in in_time, None) for s in settlements]
 
     async def policies(self, keys: Sequence[tuple[UUID, UUID]]) -> dict[UUID, Policy]:
         """Policies by id, as they were when the tasks were accepted. One that cannot be read is left out, and said."""
@@ -136,18 +152,20 @@ class Tasks:
         return row is not None
 
 
-def _success_columns(settlements: Sequence[Settlement]) -> list[list[object]]:
+def _result_of(settlement: Settlement) -> str:
+    if settlement.outcome is None:
+        return "released"
+    return "succeeded" if isinstance(settlement.outcome, Success) else "failed"
+
+
+def _success_columns(settlements: Sequence[Settlement]) -> list[Sequence[object] | None]:
+    jobs = [s.job for s in settlements]
     return [
-        [s.job.org_id for s in settlements],
-        [s.job.id for s in settlements],
-        [s.job.fence for s in settlements],
+        [job.org_id for job in jobs],
+        [job.id for job in jobs],
+        [job.fence for job in jobs],
         [s.took_s for s in settlements],
-        [s.exchange.status_code for s in settlements],
-        [s.exchange.url for s in settlements],
-        [s.exchange.request_headers for s in settlements],
-        [s.exchange.response_headers for s in settlements],
-        [s.exchange.response_body for s in settlements],
-        [s.exchange.truncated for s in settlements],
+        *map(array_or_null, zip(*[s.exchange for s in settlements], strict=True)),
     ]
 
 

@@ -1,6 +1,6 @@
--- late_result: for settlements that closed nothing. Where the lease was lost, keep what the worker reports beside the
--- record of the loss; it has no effect. The rows that come back were settled before, by the same worker: only the holder
--- of a fence ends it otherwise than lost, so its answer went missing on the way.
+-- late_result: for settlements that closed nothing, or not all. Where the lease was lost, keep what the worker reports
+-- beside the record of the loss; it has no effect. The rows that come back were settled by the same worker, now or before:
+-- only the holder of a fence ends it otherwise than lost.
 WITH report AS MATERIALIZED (
   SELECT * FROM unnest($2::uuid[], $3::uuid[], $4::int[], $5::text[], $6::int[], $7::text[])
     AS r(org_id, task_id, fence, result, status_code, url)),
