@@ -169,8 +169,8 @@ def _success_columns(settlements: Sequence[Settlement]) -> list[Sequence[object]
     ]
 
 
-def _failure_columns(settlements: Sequence[Settlement]) -> list[list[object]]:
-    return [list(column) for column in zip(*(_failure_row(s) for s in settlements), strict=True)]
+def _failure_columns(settlements: Sequence[Settlement]) -> list[Sequence[object] | None]:
+    return [array_or_null(column) for column in zip(*(_failure_row(s) for s in settlements), strict=True)]
 
 
 def _failure_row(s: Settlement) -> tuple[object, ...]:

@@ -45,7 +45,7 @@ BEGIN
 END $$;
 
 -- The same trigger functions for each table that is counted, by what it is counted by. Of tasks the retry queue is
--- counted too: open ones that have failed before. An update that touched no row costs next to nothing.
+-- counted too: open ones that have failed before. Statements that often touch no row are asked first whether they did.
 DO $$
 DECLARE
   t record;
@@ -53,6 +53,8 @@ DECLARE
     SELECT org_id, name, redrive.own_shard(), sum(n) FROM (%s) d
      GROUP BY org_id, name HAVING sum(n) <> 0 ORDER BY org_id, name
     ON CONFLICT (org_id, name, shard) DO UPDATE SET n = c.n + excluded.n';
+  always CONSTANT text := 'BEGIN %s; RETURN NULL; END';
+  seldom CONSTANT text := 'BEGIN IF EXISTS (SELECT FROM added) THEN %s; END IF; RETURN NULL; END';
   rows_of text;
 BEGIN
   FOR t IN SELECT * FROM (VALUES
@@ -64,13 +66,13 @@ BEGIN
       rows_of := rows_of || $q$ UNION ALL SELECT org_id, 'retrying', %1$s FROM %2$s WHERE attempts > 0 AND open$q$;
     END IF;
     EXECUTE format('CREATE FUNCTION redrive.count_added_%s() RETURNS trigger LANGUAGE plpgsql AS %L', t.name,
-      format('BEGIN %s; RETURN NULL; END', format(upsert, format(rows_of, '1', 'added'))));
+      format(CASE t.name WHEN 'dead_letter' THEN seldom ELSE always END,
+             format(upsert, format(rows_of, '1', 'added'))));
     EXECUTE format('CREATE TRIGGER count_added AFTER INSERT ON redrive.%1$I REFERENCING NEW TABLE AS added
       FOR EACH STATEMENT EXECUTE FUNCTION redrive.count_added_%1$s()', t.name);
     CONTINUE WHEN NOT t.moves;
     EXECUTE format('CREATE FUNCTION redrive.count_moved_%s() RETURNS trigger LANGUAGE plpgsql AS %L', t.name,
-      format('BEGIN IF EXISTS (SELECT FROM added) THEN %s; END IF; RETURN NULL; END',
-             format(upsert, format(rows_of, '-1', 'removed') || ' UNION ALL ' || format(rows_of, '1', 'added'))));
+      format(seldom, format(upsert, format(rows_of, '-1', 'removed') || ' UNION ALL ' || format(rows_of, '1', 'added'))));
     EXECUTE format('CREATE TRIGGER count_moved AFTER UPDATE ON redrive.%1$I
       REFERENCING OLD TABLE AS removed NEW TABLE AS added
       FOR EACH STATEMENT EXECUTE FUNCTION redrive.count_moved_%1$s()', t.name);
