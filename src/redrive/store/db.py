@@ -5,6 +5,7 @@ the one org named for the transaction, and nothing outside of one.
 """
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from functools import cache
@@ -56,10 +57,12 @@ async def _leave_as_is(connection: "asyncpg.Connection[Record]") -> None:
 
 
 class Database:
-    """A pool of connections under one role."""
+    """Connections under one role."""
 
-    def __init__(self, pool: "asyncpg.Pool[Record]", role: Role, url: str) -> None:
+    def __init__(self, pool: "asyncpg.Pool[Record]", role: Role, url: str, size: int) -> None:
         self._pool = pool
+        self._turns = asyncio.Semaphore(size)
+        self._kept: list[Any] = []
         self.role = role
         self.url = url
 
@@ -76,28 +79,37 @@ class Database:
             reset=_leave_as_is,
             server_settings={"role": role, "application_name": name, "timezone": "UTC", **plans},
         )
-        return cls(pool, role, url)
+        return cls(pool, role, url, size)
 
     async def close(self) -> None:
         """Close, politely for a moment, then at once: a shutdown must not hang on a dead server."""
         try:
-            await asyncio.wait_for(self._pool.close(), 3)
+            async with asyncio.timeout(3):
+                while self._kept:
+                    await self._pool.release(self._kept.pop())
+                await self._pool.close()
         except TimeoutError:
             self._pool.terminate()
 
     async def fetch(self, name: str, *args: object) -> list[Record]:
-        return await self._pool.fetch(query(name), *args)
+        async with self._lend() as connection:
+            rows: list[Record] = await connection.fetch(query(name), *args)
+            return rows
 
     async def fetchrow(self, name: str, *args: object) -> Record | None:
-        return await self._pool.fetchrow(query(name), *args)
+        async with self._lend() as connection:
+            row: Record | None = await connection.fetchrow(query(name), *args)
+            return row
 
     async def execute(self, name: str, *args: object) -> str:
-        return await self._pool.execute(query(name), *args)
+        async with self._lend() as connection:
+            status: str = await connection.execute(query(name), *args)
+            return status
 
     @asynccontextmanager
     async def tenant(self, org_id: UUID) -> AsyncIterator["Session"]:
         """A transaction in which only this org's rows exist."""
-        async with self._pool.acquire() as connection, connection.transaction():
+        async with self._lend() as connection, connection.transaction():
             # A UUID has no quotes: it may stand in the text, which saves the round trip of a parameter.
             await connection.execute(f"SET LOCAL redrive.org = '{org_id}'")
             yield Session(connection, org_id)
@@ -105,8 +117,31 @@ class Database:
     @asynccontextmanager
     async def transaction(self, *, isolation: Any = None, readonly: bool = False) -> AsyncIterator["Session"]:
         """A transaction that sees what the role sees (the engine's: every org)."""
-        async with self._pool.acquire() as connection, connection.transaction(isolation=isolation, readonly=readonly):
+        async with self._lend() as connection, connection.transaction(isolation=isolation, readonly=readonly):
             yield Session(connection, None)
+
+    @asynccontextmanager
+    async def _lend(self) -> AsyncIterator[Any]:
+        """A connection. After use it is kept here: asyncpg's pool makes a task and three turns of the loop of taking
+        it back, before the caller gets its rows. Only where something went wrong the pool looks after it.
+        """
+        async with self._turns:
+            connection = await self._take()
+            try:
+                yield connection
+            except BaseException:
+                await self._pool.release(connection)
+                raise
+            self._kept.append(connection)
+
+    async def _take(self) -> Any:
+        while self._kept:
+            connection = self._kept.pop()
+            with contextlib.suppress(asyncpg.InterfaceError):  # lost while it was kept: the pool has it already
+                if not connection.is_closed():
+                    return connection
+                await self._pool.release(connection)
+        return await self._pool.acquire()
 
 
 class Session:

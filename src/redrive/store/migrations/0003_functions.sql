@@ -98,7 +98,7 @@ DECLARE
   v_orgs  uuid[];
   v_ids   uuid[];
   v_fanned integer[];
-  v_tasks bigint;
+  v_told  text;
 BEGIN
   WITH stored AS (
     INSERT INTO redrive.event (org_id, id, event_type, tasks, endpoint_id, handler, policy, external_system,
@@ -141,14 +141,13 @@ BEGIN
        UNION ALL
        SELECT NULL, 'handler', 'handler:' || s.handler, NULL, NULL WHERE s.handler IS NOT NULL) f
     RETURNING 1)
-  SELECT array_agg(s.org_id), array_agg(s.id), array_agg(s.tasks), (SELECT count(*) FROM queued)
-    INTO v_orgs, v_ids, v_fanned, v_tasks FROM stored s;
+  SELECT array_agg(s.org_id), array_agg(s.id), array_agg(s.tasks),
+         CASE WHEN EXISTS (SELECT FROM queued) THEN pg_notify('redrive_due', '')::text END
+    INTO v_orgs, v_ids, v_fanned, v_told FROM stored s;
 
-  IF v_tasks > 0 THEN
-    PERFORM pg_notify('redrive_due', '');
-  END IF;
-
-  RETURN QUERY VALUES (NULL::uuid, NULL::uuid, 'accepted', 'queued');
+  verdict := 'accepted';
+  status := 'queued';
+  RETURN NEXT;
   IF 0 = ANY (v_fanned) THEN
     RETURN QUERY SELECT s.org, s.id, 'accepted', 'received'
                    FROM unnest(v_orgs, v_ids, v_fanned) AS s(org, id, tasks) WHERE s.tasks = 0;
