@@ -1,6 +1,7 @@
 """The short way of single events: the same answers as the long one, in the right order, and only where it is safe."""
 
 import asyncio
+import gc
 import json
 import re
 from collections.abc import AsyncIterator
@@ -13,7 +14,7 @@ import pytest
 
 from redrive.api import committer as committer_module
 from redrive.api import short_way
-from redrive.api.front_door import FrontDoor
+from redrive.api.front_door import FrontDoor, OneEvent
 from redrive.api.server import Api as Application
 
 from .conftest import Api, populated, running_server
@@ -346,3 +347,28 @@ async def test_who_does_not_read_is_not_written_to_without_end(shared_api: Api) 
 
 def test_a_caller_is_only_at_hand_with_a_key() -> None:
     assert FrontDoor(None, None, None).at_hand({}, b"", "c") is None  # type: ignore[arg-type]
+
+
+async def test_an_idle_connection_holds_no_event(shared_api: Api) -> None:
+    """A thousand producers that keep their connections open must not keep their last events in memory."""
+    async with wire(shared_api) as connection:
+        connection.send(connection.request({**GOOD, "payload": "held" * 1000}))
+        assert (await connection.answer())[0] == 202
+        answered = [one for one in gc.get_objects() if isinstance(one, short_way._UnderWay)]
+        assert answered
+        assert not [one for one in answered if one.response_complete and hasattr(one, "_one")]
+
+
+async def test_a_bug_behind_the_commit_is_told(shared_api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with wire(shared_api) as connection:
+
+        def broken(self: OneEvent, receipt: object) -> bytes:
+            raise ZeroDivisionError
+
+        with monkeypatch.context() as patch:
+            patch.setattr(OneEvent, "answer", broken)
+            connection.send(connection.request(GOOD))
+            status, head, body = await connection.answer()
+        assert (status, b"application/problem+json" in head, b"ZeroDivision" in body) == (500, True, False)
+        connection.send(connection.request(GOOD))
+        assert (await connection.answer())[0] == 202

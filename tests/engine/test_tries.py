@@ -7,10 +7,12 @@ from datetime import UTC, datetime
 from uuid import UUID
 
 import pytest
+import structlog
 
-from redrive.core.outcome import Success
+from redrive.core.outcome import Category, Failure, Outcome, Success
 from redrive.core.ports import HTTP_QUEUE, Destination, Job, Released, Settlement, Try
 from redrive.core.presets import PRESETS
+from redrive.engine import tries as tries_module
 from redrive.engine.tries import BROKEN_OFF, Tries
 
 NOW = datetime(2031, 5, 4, 12, 0, tzinfo=UTC)
@@ -34,8 +36,8 @@ class Awaited:
 
     async def aclose(self) -> None: ...
 
-    def end(self, fence: int) -> None:
-        self.ends[fence].set_result(Try(Success(200)))
+    def end(self, fence: int, outcome: Outcome = Success(200)) -> None:  # noqa: B008 - immutable
+        self.ends[fence].set_result(Try(outcome))
 
 
 class Cancel:
@@ -57,8 +59,8 @@ class CallingBack(Awaited):
         self.ended[job.fence] = ended
         return Cancel(lambda: self.ended.pop(job.fence))
 
-    def end(self, fence: int) -> None:
-        self.ended.pop(fence)(Try(Success(200)))
+    def end(self, fence: int, outcome: Outcome = Success(200)) -> None:  # noqa: B008 - immutable
+        self.ended.pop(fence)(Try(outcome))
 
 
 def job(fence: int) -> Job:
@@ -89,3 +91,38 @@ async def test_two_leases_of_one_task_are_two_tries(make: Callable[[], Awaited])
     assert tries.under_way == 0
     assert [(one.job.fence, isinstance(one.outcome, Success)) for one in settled] == [(1, True), (2, False)]
     assert settled[1].decision == BROKEN_OFF
+
+
+@pytest.mark.parametrize("make", [Awaited, CallingBack])
+@pytest.mark.parametrize("broken", ["expired", "decide"])
+async def test_a_bug_in_one_decision_gives_that_job_back_and_leaves_the_others_alone(
+    make: Callable[[], Awaited], broken: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, calls = getattr(tries_module, broken), 0
+
+    def breaks_once(*given: object, **named: object) -> object:
+        nonlocal calls
+        calls += 1
+        if calls == 2:
+            raise ZeroDivisionError
+        return real(*given, **named)
+
+    monkeypatch.setattr(tries_module, broken, breaks_once)
+    destination = make()
+    settled: list[Settlement] = []
+    tries = Tries({HTTP_QUEUE: destination}, settled.append, margin_s=15.0, dice=lambda: 0.5)
+    with structlog.testing.capture_logs() as lines:
+        for fence in (1, 2, 3):
+            tries.begin(job(fence), POLICY, asked_at=time.monotonic())
+        await asyncio.sleep(0)
+        for fence in (1, 2, 3):
+            if fence != 2 or broken == "decide":
+                destination.end(fence, Failure(Category.SERVER_ERROR, "HTTP 503"))
+        for _ in range(3):
+            await asyncio.sleep(0)
+    assert tries.under_way == 0
+    given_back = {one.job.fence: one.decision for one in settled if isinstance(one.decision, Released)}
+    assert (len(settled), list(given_back)) == (3, [2])
+    assert "ZeroDivisionError" in given_back[2].why
+    assert given_back[2].delay_s > 0
+    assert [line["event"] for line in lines] == ["decision_failed"]

@@ -1,9 +1,10 @@
 """Workers side by side, cut off, stopped and restarted: every task is carried out, by one of them at a time."""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from datetime import datetime
+from datetime import datetime, timedelta
+from typing import Any
 
 import asyncpg
 import pytest
@@ -12,7 +13,7 @@ from structlog.testing import capture_logs
 from conftest import database_of
 from redrive import Task
 from redrive.core.outcome import Success
-from redrive.core.ports import HTTP_QUEUE, Job, Try
+from redrive.core.ports import HTTP_QUEUE, Claim, Floor, Job, Try
 from redrive.destinations import http as http_module
 from redrive.engine import worker as worker_module
 from redrive.store.check import check
@@ -142,6 +143,33 @@ async def test_what_was_committed_behind_the_floor_is_found(live: Engine) -> Non
     finally:
         await late.close()
     assert len(got) == 61
+
+
+async def test_claims_begin_behind_tries_that_hang(live: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their leases keep the place that they had in the index: not every claim should step over them."""
+    begun: list[datetime] = []
+    claim = live.tasks.claim
+
+    async def noted(*, floors: Mapping[str, Floor], **given: Any) -> Claim:
+        begun.extend(floor.due_at for floor in floors.values())
+        return await claim(floors=floors, **given)
+
+    monkeypatch.setattr(live.tasks, "claim", noted)
+    monkeypatch.setattr(worker_module, "FULL_SCAN_EVERY_S", 1e6)
+    monkeypatch.setattr(worker_module, "LATE_COMMITS", timedelta(seconds=0))
+    async with open_receiver() as receiver, live.worker() as worker, live.running(worker):
+        receiver.usual = lambda request: Answer(200, after_s=1 if b"hangs" in request.body else 0)
+        await live.endpoint(url=receiver.url)
+        await live.accept(body=b'"hangs"')
+        worker.wake()
+        await receiver.wait_for(1)
+        hanging_since = await live.sql.fetchval("SELECT due_at FROM redrive.task WHERE state = 'leased'")
+        for passed in (2, 3):
+            await live.accept()
+            worker.wake()
+            await receiver.wait_for(passed)
+    assert begun
+    assert all(floor > hanging_since for floor in begun)
 
 
 async def test_a_worker_cut_off_from_the_database_again_and_again_loses_nothing(

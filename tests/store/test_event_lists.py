@@ -1,5 +1,6 @@
 """Events by where they stand: the status is worked out from the tasks, so lists and totals are too."""
 
+import asyncio
 from typing import Any
 from uuid import UUID
 
@@ -93,3 +94,19 @@ async def test_no_list_shows_another_org_s_events(engine: Engine, stand: dict[st
     for status in stand:
         page = await listed(engine, status)
         assert (page.rows, page.total) == ([], 0), status
+
+
+async def test_a_total_is_of_one_moment(live: Engine) -> None:
+    """While events are accepted, fail and succeed, no count is negative and none is larger than what was accepted."""
+    for name in FAN_OUT:
+        await live.endpoint(name, event_types=("paid",))
+    accepted = 0
+    settling: list[asyncio.Task[object]] = []
+    for _ in range(10):
+        await live.accept_many(20, event_type="paid")
+        accepted += 20
+        settling += [asyncio.create_task(end(job)) for job in await live.claim() for end in (live.kill,)]
+        totals = [(await listed(live, status, limit=1)).total for status in ("queued", "failed", "delivered")]
+        assert all(total is not None and 0 <= total <= accepted for total in totals)
+    await asyncio.gather(*settling)
+    assert (await listed(live, "delivered")).total == 0

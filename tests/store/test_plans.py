@@ -150,8 +150,8 @@ APP = [
     Case("list_unfinished_events", _events("queued"), "task_open", sorts=False),
     Case("list_unfinished_events", _events("failed"), "task_dead", sorts=False),
     Case("list_events", _events("delivered"), "event_by_age", sorts=False),
-    Case("count_unfinished_events", lambda facts: (facts.engine.org_id, "queued"), "task_open"),
-    Case("count_unfinished_events", lambda facts: (facts.engine.org_id, "failed"), "task_dead"),
+    Case("count_events", lambda facts: (facts.engine.org_id, "queued"), "task_open"),
+    Case("count_events", lambda facts: (facts.engine.org_id, "failed"), "task_dead"),
 ]
 
 

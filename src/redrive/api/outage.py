@@ -41,6 +41,8 @@ def reason_of(error: Exception) -> str:
             return "The database is short of memory or connections. Nothing was stored; try again."
         case asyncpg.ReadOnlySQLTransactionError():
             return "The database takes no writes at the moment. Nothing was stored; try again."
+        case asyncpg.QueryCanceledError():
+            return "The database took too long to answer. Ask for less: a shorter period, more filters, a smaller page."
         case asyncpg.TransactionRollbackError():
             return "The database undid this change in favour of another. Try again."
     return "The database cannot be reached at the moment. Try again."

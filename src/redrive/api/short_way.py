@@ -145,7 +145,12 @@ class _UnderWay:
         transport = self._connection.transport
         if self.disconnected or transport.is_closing():
             return
-        transport.write(self._answer(result))
+        try:
+            answer = self._answer(result)
+        except Exception as error:  # noqa: BLE001 (a bug: the client is told so, as on the long way)
+            answer = self._answer(error)
+        del self._one  # an idle connection holds no event: a thousand of them would be much memory
+        transport.write(answer)
         if not self.keep_alive:
             transport.close()
         self._connection.on_response_complete()

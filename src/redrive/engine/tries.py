@@ -11,6 +11,8 @@ from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 from functools import partial
 
+import structlog
+
 from redrive.core.classify import failure_of
 from redrive.core.decide import AwaitPerson, Decision, Die, Reason, Succeed, decide, expired
 from redrive.core.outcome import Category, Failure
@@ -29,6 +31,10 @@ from redrive.core.ports import (
 SUCCEED = Succeed()
 BROKEN_OFF = Released("The worker was stopped while it was trying.", possible_duplicate=True)
 TOO_LATE = Released("The worker was too busy to begin in time.")
+
+UNDECIDED_S = 30.0
+
+log = structlog.get_logger("redrive.worker")
 
 Ended = Callable[[Try | Released], None]
 
@@ -110,7 +116,11 @@ class Tries:
         """The time, by the database's clock; None where no try may be made, and what follows instead is settled."""
         waited_s = time.monotonic() - asked_at
         now = job.claimed_at + timedelta(seconds=waited_s)
-        instead: Decision | Released | None = _instead_of_a_try(policy, job, now)
+        instead: Decision | Released | None
+        try:
+            instead = _instead_of_a_try(policy, job, now)
+        except Exception as error:  # noqa: BLE001 - a bug of ours must not keep the rest of its claim from being tried
+            instead = _undecided(job, error)
         if instead is None and waited_s > self._margin_s / 2:
             # The lease covers the time-out and a margin. Half the margin is gone: a try could outlive the lease.
             instead = TOO_LATE
@@ -128,7 +138,11 @@ class Tries:
         decision: Decision = SUCCEED
         if isinstance(outcome, Failure):
             age = now - job.begun_at + timedelta(seconds=took_s)
-            decision = decide(policy, outcome, failures=job.attempts + 1, age=age, roll=self._dice())
+            try:
+                decision = decide(policy, outcome, failures=job.attempts + 1, age=age, roll=self._dice())
+            except Exception as error:  # noqa: BLE001 - a bug of ours must not keep the lease and its slot
+                self._end(Settlement(job, None, _undecided(job, error), NO_EXCHANGE, took_s))
+                return
         self._end(Settlement(job, outcome, decision, exchange, took_s))
 
     def _end(self, settlement: Settlement) -> None:
@@ -136,6 +150,13 @@ class Tries:
         if self._calling_back.pop(key, None) is None:
             self._tasks.pop(key, None)
         self._settle(settlement)
+
+
+def _undecided(job: Job, error: Exception) -> Released:
+    """Given back for a while, for a worker without the bug."""
+    log.error("decision_failed", task=str(job.id), policy=str(job.policy_id), stack=traceback.format_exc())
+    why = f"What follows could not be decided ({type(error).__name__}): a bug, see the worker's log."
+    return Released(why, possible_duplicate=True, delay_s=UNDECIDED_S)
 
 
 def _instead_of_a_try(policy: Policy, job: Job, now: datetime) -> Die | AwaitPerson | None:

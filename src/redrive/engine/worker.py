@@ -9,7 +9,7 @@ import random
 import time
 from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from uuid import UUID
 
 import structlog
@@ -37,6 +37,7 @@ DEFAULT_POLL_S = 0.5
 MAX_CLAIM = 400
 MAX_POLICIES_CACHED = 10_000
 FULL_SCAN_EVERY_S = 0.5  # how long a row that was committed behind the floor may wait
+LATE_COMMITS = timedelta(seconds=1)  # how long after its due time a row may be committed and still be found at once
 CLAIM_ENDS_S = 1.0  # for a claim under way when the worker is told to stop
 SMALL_CLAIM_AFTER_S = 0.05
 UNREADABLE_S = 30.0
@@ -111,6 +112,7 @@ class Worker:
         self._settler.start()
         try:
             while True:
+                self._floors.clear()
                 claim = await self._claim(self._concurrency)
                 if not claim.jobs and not claim.held:
                     return
@@ -182,12 +184,24 @@ class Worker:
         claim = await self._store.claim(
             queues=self._queues, floors=self._floors, limit=limit, worker_id=self.worker_id, margin_s=self._margin_s
         )
-        self._floors = dict(claim.ends)
+        self._remember_place(claim)
         self._trying += len(claim.jobs)
         self._unsettled += len(claim.jobs)
         if claim.jobs:
             await self._start(claim.jobs, asked_at)
         return claim
+
+    def _remember_place(self, claim: Claim) -> None:
+        """Where the next claim begins: behind the last row of a full one, so that it does not step over all of them.
+
+        After one that took all there was: behind leases that are long under way, but not behind rows that are
+        committed only now, which may have come due some moments ago.
+        """
+        self._floors = {
+            **self._floors,
+            **{job.queue: _shortly_before(job.claimed_at) for job in claim.jobs},
+            **claim.ends,
+        }
 
     async def _start(self, jobs: list[Job], asked_at: float) -> None:
         """Begin the tries. What they need is loaded first, once for all; if that fails, the leases go back."""
@@ -300,6 +314,10 @@ class Worker:
                     await self._freed.wait()
         except TimeoutError:
             return
+
+
+def _shortly_before(moment: datetime) -> Floor:
+    return Floor(moment - LATE_COMMITS, UUID(int=0))
 
 
 def _iso(moment: datetime | None) -> str | None:

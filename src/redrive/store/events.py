@@ -9,7 +9,6 @@ from typing import NamedTuple
 from uuid import UUID
 
 from redrive.store.clock import Clock
-from redrive.store.counters import counts
 from redrive.store.db import Database, Record, Session, array_or_null
 from redrive.store.paging import Page, page_of
 
@@ -94,32 +93,12 @@ async def list_events(
     limit: int,
     after: Sequence[object] | None,
 ) -> Page:
-    """Newest first."""
+    """Newest first. The total is None with a type, and where it would take long to count."""
     by_task = status in ("queued", "failed")
     name = "list_unfinished_events" if by_task else "list_events"
     rows = await session.fetch(name, session.org_id, status, event_type, *(after or (None, None)), limit + 1)
-    total = None if event_type else await _count_events(session, status)
-    return page_of(rows, limit, ("received_at", "id"), total)
-
-
-async def _count_events(session: Session, status: str | None) -> int | None:
-    """How many have this status; None where that would take long to count."""
-    accepted = await counts(session)
-    inbox, routed = accepted.get("event.inbox", 0), accepted.get("event.routed", 0)
-    match status:
-        case None:
-            return inbox + routed
-        case "received":
-            return inbox
-        case "delivered":
-            unfinished = [await _count_unfinished(session, status) for status in ("queued", "failed")]
-            return None if None in unfinished else routed - sum(n for n in unfinished if n)
-    return await _count_unfinished(session, status)
-
-
-async def _count_unfinished(session: Session, status: str) -> int | None:
-    row = await session.fetchrow("count_unfinished_events", session.org_id, status)
-    return row["n"] if row else None
+    counted = None if event_type else await session.fetchrow("count_events", session.org_id, status)
+    return page_of(rows, limit, ("received_at", "id"), counted["n"] if counted else None)
 
 
 async def list_event_attempts(session: Session, event_id: UUID) -> list[Record]:

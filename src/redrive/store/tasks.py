@@ -68,7 +68,7 @@ class Tasks:
         return NextDue(now=row["now"], due_at=row["due_at"])
 
     async def settle(self, settlements: Sequence[Settlement], worker_id: UUID | None = None) -> list[Settled]:
-        """Write decisions. Batches that wait for each other's events are broken up by the server: try again."""
+        """Write decisions. What a person changes at the same time may stand in the way: the server breaks one up."""
         for tries_left in reversed(range(_DEADLOCK_TRIES)):
             try:
                 return await self._settle(settlements, worker_id)
@@ -93,6 +93,8 @@ class Tasks:
         return settled
 
     async def _settle(self, settlements: Sequence[Settlement], worker_id: UUID | None) -> list[Settled]:
+        # In one order, whoever settles: after lost leases two workers may have results of the same tasks.
+        settlements = sorted(settlements, key=lambda s: s.job.id.bytes)
         succeeded = [s for s in settlements if isinstance(s.decision, Succeed)]
         failed = [s for s in settlements if not isinstance(s.decision, Succeed)]
         settled: list[Settled] = []

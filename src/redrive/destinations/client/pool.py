@@ -121,7 +121,7 @@ class Pool:
             self._tidy(call.origin)
 
     def adopt(self, connection: Connection) -> None:
-        """A connection was opened in a slot got from `slot`."""
+        """A connection was opened in a slot got from `enter`."""
         self._connections.add(connection)
         self._keep_ticking()
 
