@@ -1,4 +1,4 @@
-"""What the app's role may not do even in its own org: rewrite the audit, raise a key, hand in for anyone."""
+"""What the app's role may not do even in its own org: rewrite the audit, raise a key, hand in for anyone, never end."""
 
 from collections.abc import AsyncIterator
 
@@ -6,6 +6,7 @@ import asyncpg
 import pytest
 import pytest_asyncio
 
+from redrive.api.outage import OUTAGES, reason_of
 from redrive.store.audit import Act
 from redrive.store.keys import list_keys, new_key, revoke_key, store_key
 from support.engine import Connection, Engine
@@ -49,3 +50,21 @@ async def test_the_app_can_still_read_and_add_to_the_audit_and_revoke_a_key(engi
         assert await revoke_key(session, key["id"], Act("a person"))
     await app.execute("UPDATE redrive.api_key SET last_used_at = clock_timestamp()")
     assert await app.fetchval("SELECT count(*) FROM redrive.audit WHERE action = 'key.revoke'") == 1
+
+
+async def test_a_reader_does_not_wait_for_ever_and_is_told_what_to_do(engine: Engine) -> None:
+    """Some slow lists must not hold every connection of the API. The engine's own statements have no such limit."""
+    async with engine.app.tenant(engine.org_id) as session:
+        assert await session._connection.fetchval("SHOW statement_timeout") == "15s"
+    async with engine.db.transaction() as session:
+        assert await session._connection.fetchval("SHOW statement_timeout") == "0"
+
+    async def asks_too_much() -> None:
+        async with engine.app.tenant(engine.org_id) as session:
+            await session._connection.execute("SET LOCAL statement_timeout = '10ms'")
+            await session._connection.execute("SELECT pg_sleep(10)")
+
+    with pytest.raises(asyncpg.QueryCanceledError) as cancelled:
+        await asks_too_much()
+    assert isinstance(cancelled.value, OUTAGES)
+    assert "Ask for less" in reason_of(cancelled.value)
