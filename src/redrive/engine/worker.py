@@ -37,6 +37,7 @@ DEFAULT_POLL_S = 0.5
 MAX_CLAIM = 400
 MAX_POLICIES_CACHED = 10_000
 FULL_SCAN_EVERY_S = 0.5  # how long a row that was committed behind the floor may wait
+FIRST_ID = UUID(int=0)
 LATE_COMMITS = timedelta(seconds=1)  # how long after its due time a row may be committed and still be found at once
 CLAIM_ENDS_S = 1.0  # for a claim under way when the worker is told to stop
 SMALL_CLAIM_AFTER_S = 0.05
@@ -197,11 +198,9 @@ class Worker:
         After one that took all there was: behind leases that are long under way, but not behind rows that are
         committed only now, which may have come due some moments ago.
         """
-        self._floors = {
-            **self._floors,
-            **{job.queue: _shortly_before(job.claimed_at) for job in claim.jobs},
-            **claim.ends,
-        }
+        for queue, claimed_at in {job.queue: job.claimed_at for job in claim.jobs}.items():
+            self._floors[queue] = Floor(claimed_at - LATE_COMMITS, FIRST_ID)
+        self._floors.update(claim.ends)
 
     async def _start(self, jobs: list[Job], asked_at: float) -> None:
         """Begin the tries. What they need is loaded first, once for all; if that fails, the leases go back."""
@@ -314,10 +313,6 @@ class Worker:
                     await self._freed.wait()
         except TimeoutError:
             return
-
-
-def _shortly_before(moment: datetime) -> Floor:
-    return Floor(moment - LATE_COMMITS, UUID(int=0))
 
 
 def _iso(moment: datetime | None) -> str | None:

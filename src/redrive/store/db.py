@@ -32,9 +32,14 @@ _ENGINE_PLANS = {
     "jit": "off",
 }
 # Lists have optional filters: a plan made for the values at hand drops the filters that are absent. A table is never
-# read whole, even where few rows seem to match: it holds the other tenants' rows too.
-_APP_PLANS = {"enable_seqscan": "off", "plan_cache_mode": "force_custom_plan", "jit": "off"}
-APP_STATEMENT_TIMEOUT_MS = 15_000  # for whoever waits for an answer: a few slow lists must not hold all connections
+# read whole, even where few rows seem to match: it holds the other tenants' rows too. And nobody waits for ever: a few
+# slow lists must not hold all connections.
+_APP_PLANS = {
+    "enable_seqscan": "off",
+    "plan_cache_mode": "force_custom_plan",
+    "jit": "off",
+    "statement_timeout": "15s",
+}
 
 
 @cache
@@ -69,9 +74,7 @@ class Database:
 
     @classmethod
     async def open(cls, url: str, *, role: Role, size: int = 10, name: str = "redrive") -> "Database":
-        plans = dict(_ENGINE_PLANS)
-        if role == "redrive_app":
-            plans = {**_APP_PLANS, "statement_timeout": str(APP_STATEMENT_TIMEOUT_MS)}
+        plans = _ENGINE_PLANS if role == "redrive_engine" else _APP_PLANS
         pool = await asyncpg.create_pool(
             url,
             min_size=1,
