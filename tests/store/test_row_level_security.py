@@ -1,5 +1,6 @@
 """One org per session, held by the database itself: without a name nothing is there, with one only its own rows."""
 
+import contextlib
 from collections.abc import AsyncIterator
 from uuid import UUID
 
@@ -7,6 +8,7 @@ import asyncpg
 import pytest
 import pytest_asyncio
 
+from redrive.core.permissions import CHANGERS, Role
 from redrive.store.keys import new_key, store_key
 from redrive.store.orgs import new_id
 from support.engine import Connection, Engine
@@ -16,7 +18,9 @@ TENANT_TABLES = """
   SELECT c.relname AS name, c.relrowsecurity AS enabled, c.relforcerowsecurity AS forced,
          ARRAY (SELECT DISTINCT r.rolname::text FROM pg_policy p CROSS JOIN unnest(p.polroles) AS o(oid)
                   JOIN pg_roles r ON r.oid = o.oid WHERE p.polrelid = c.oid AND p.polcmd = '*' AND p.polpermissive
-                 ORDER BY 1) AS roles
+                 ORDER BY 1) AS roles,
+         ARRAY (SELECT p.polcmd::text FROM pg_policy p
+                 WHERE p.polrelid = c.oid AND NOT p.polpermissive ORDER BY 1) AS checked
     FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid AND a.attname = 'org_id' AND NOT a.attisdropped
    WHERE c.relnamespace = 'redrive'::regnamespace AND c.relkind IN ('r', 'p')"""
 
@@ -44,12 +48,15 @@ async def app(engine: Engine) -> AsyncIterator[Connection]:
     await connection.close()
 
 
-async def test_every_table_with_an_org_is_under_row_level_security_for_both_roles(engine: Engine) -> None:
+async def test_every_table_with_an_org_is_under_row_level_security_for_both_roles_and_changes_are_checked(
+    engine: Engine,
+) -> None:
     tables = await engine.sql.fetch(TENANT_TABLES)
     assert {"org", "event", "task", "attempt", "dead_letter", "audit"} <= {row["name"] for row in tables}
     for table in tables:
         assert (table["enabled"], table["forced"]) == (True, True), table["name"]
         assert table["roles"] == ["redrive_app", "redrive_engine"], table["name"]
+        assert table["checked"] == ["a", "d", "w"], table["name"]
 
 
 async def test_every_view_asks_with_the_caller_s_rights(engine: Engine) -> None:
@@ -110,7 +117,7 @@ async def test_nothing_can_be_written_for_another_org(orgs: tuple[UUID, UUID], a
 
     async def write() -> None:
         async with app.transaction():
-            await app.execute(f"SET LOCAL redrive.org = '{mine}'")
+            await app.execute(f"SET LOCAL redrive.org = '{mine}'; SET LOCAL redrive.role = 'OWNER'")
             await app.execute(statement, other, argument)
 
     with pytest.raises(asyncpg.InsufficientPrivilegeError, match="row-level security"):
@@ -181,3 +188,23 @@ async def _readable(engine: Engine) -> list[str]:
     """Tenant tables and the views over them."""
     tables = [row["name"] for row in await engine.sql.fetch(TENANT_TABLES)]
     return [*tables, "task_entry"]
+
+
+@pytest.mark.parametrize("role", [*Role, ""])
+async def test_only_roles_that_may_change_anything_change_a_row(
+    orgs: tuple[UUID, UUID], app: Connection, role: str
+) -> None:
+    """The same roles as in core/permissions.py, held by the database."""
+    mine, _ = orgs
+    written = None
+    with contextlib.suppress(asyncpg.InsufficientPrivilegeError):
+        async with app.transaction():
+            await app.execute(f"SET LOCAL redrive.org = '{mine}'; SET LOCAL redrive.role = '{role}'")
+            assert await app.execute("UPDATE redrive.endpoint SET name = name") == f"UPDATE {int(role in CHANGERS)}"
+            written = await app.execute(
+                "INSERT INTO redrive.audit (org_id, id, at, actor, action, subject_kind)"
+                " VALUES ($1, $2, now(), 'a', 'b', 'c')",
+                mine,
+                new_id(),
+            )
+    assert (written is not None) == (role in CHANGERS)

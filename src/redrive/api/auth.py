@@ -13,8 +13,8 @@ from typing import Annotated, Any
 from fastapi import Depends, Request
 from fastapi.security import APIKeyHeader, HTTPBearer
 
-from redrive.api.permissions import Action, may
 from redrive.api.problems import forbidden, unauthorised
+from redrive.core.permissions import Action
 from redrive.store.db import Database
 from redrive.store.keys import Caller, authenticate
 
@@ -92,8 +92,8 @@ def allowed(action: Action) -> Callable[[Request], Coroutine[Any, Any, Caller]]:
         key = key_in(_header(headers, b"x-api-key"), _header(headers, b"authorization"))
         authenticator: Authenticator = request.app.state.authenticator
         caller = await authenticator.caller(key)
-        if not may(caller.role, action):
-            raise forbidden(caller.role)
+        if not caller.may(action):
+            raise forbidden(caller)
         return caller
 
     return dependency

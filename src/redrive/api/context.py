@@ -1,5 +1,6 @@
 """What the routes need, and how they get it."""
 
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -9,7 +10,7 @@ from redrive.api.cursors import Cursors
 from redrive.core.address import AddressRules
 from redrive.store.audit import Act
 from redrive.store.clock import Clock
-from redrive.store.db import Database
+from redrive.store.db import Database, Session
 from redrive.store.endpoints import Endpoints
 from redrive.store.keys import Caller
 from redrive.store.seal import Sealer
@@ -25,6 +26,10 @@ class ApiContext:
     clock: Clock
     rules: AddressRules
     version: str
+
+    def tenant(self, caller: Caller) -> AbstractAsyncContextManager[Session]:
+        """A transaction in the caller's org, with the caller's role."""
+        return self.app_db.tenant(caller.org_id, caller.role)
 
     @property
     def cursors(self) -> Cursors:
@@ -47,7 +52,9 @@ def correlation_of(request: Request) -> str:
 
 
 def act_of(request: Request, caller: Caller, because: str | None = None) -> Act:
-    return Act(caller.actor, because, correlation_of(request))
+    """What a caller does, and from where."""
+    source = f"api {request.client.host}" if request.client else "api"
+    return Act(caller.actor, because, correlation_of(request), source)
 
 
 Context = Annotated[ApiContext, Depends(_context)]

@@ -25,8 +25,8 @@ from redrive.api.event_input import (
     read_event,
     read_lines,
 )
-from redrive.api.permissions import Action, may
 from redrive.api.problems import FieldError, Place, Problem, bad_query, forbidden, invalid, unauthorised
+from redrive.core.permissions import Action
 from redrive.store.events import NewEvent, Receipt
 from redrive.store.keys import Caller
 from redrive.store.orgs import new_id
@@ -93,8 +93,8 @@ class FrontDoor:
         if scope["query_string"]:
             raise bad_query(FieldError(("query",), "takes no parameters"))
         caller = await self._authenticator.caller(key_in(headers.get(b"x-api-key"), headers.get(b"authorization")))
-        if not may(caller.role, Action.PRODUCE):
-            raise forbidden(caller.role)
+        if not caller.may(Action.PRODUCE):
+            raise forbidden(caller)
         key = idempotency_key_in(headers.get(b"idempotency-key"))
         length = headers.get(b"content-length")
         if scope["path"] == EVENTS_PATH:
@@ -114,7 +114,7 @@ class FrontDoor:
         """
         key = key_in(headers.get(b"x-api-key"), headers.get(b"authorization"))
         caller = None if key is None else self._authenticator.remembered(key)
-        if caller is None or not may(caller.role, Action.PRODUCE) or self._committer.is_full:
+        if caller is None or not caller.may(Action.PRODUCE) or self._committer.is_full:
             return None
         try:
             return _one_event(caller, body, idempotency_key_in(headers.get(b"idempotency-key")), correlation_id)

@@ -9,6 +9,8 @@ from typing import NamedTuple
 
 import msgspec
 
+from redrive.store.keys import Caller
+
 PROBLEM_TYPE = "application/problem+json"
 MAX_ERRORS = 50
 
@@ -76,8 +78,10 @@ def unauthorised() -> Problem:
     )
 
 
-def forbidden(role: str) -> Problem:
-    return Problem(403, f"The role {role} may not do this.")
+def forbidden(caller: Caller) -> Problem:
+    if caller.scope is not None:
+        return Problem(403, f"This key is limited to one thing: {caller.scope}.")
+    return Problem(403, f"The role {caller.role} may not do this.")
 
 
 def too_large(limit_bytes: int) -> Problem:

@@ -11,6 +11,7 @@ from redrive.cli.lookup import require_one_of
 from redrive.cli.options import AsJson, Id, Where, command, parse_time
 from redrive.cli.output import Column, emit, note, say, table
 from redrive.cli.runner import Refused, WrongUsage, run
+from redrive.core.permissions import Role
 from redrive.store import keys as store
 
 MAX_NAME_CHARS = 100
@@ -31,7 +32,7 @@ def create(
     """Make a key and show it, this once."""
 
     async def work() -> bool:
-        require_one_of("role", role, store.ROLES)
+        require_one_of("role", role, tuple(Role))
         if not 1 <= len(name) <= MAX_NAME_CHARS or not name.isprintable():
             raise WrongUsage(f"A key's name has 1 to {MAX_NAME_CHARS} printable characters.")
         async with open_desk(where) as desk:

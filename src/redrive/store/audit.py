@@ -11,11 +11,12 @@ from redrive.store.db import Record, Session
 
 @dataclass(frozen=True, slots=True)
 class Act:
-    """Who acts, and why."""
+    """Who acts, why, and from where."""
 
     actor: str
     because: str | None = None
     correlation_id: str | None = None
+    source: str | None = None  # the way in and the address: "api 10.1.2.3"
 
 
 async def record(
@@ -39,6 +40,7 @@ async def record(
         act.correlation_id,
         None if before is None else msgspec.json.encode(before).decode(),
         None if after is None else msgspec.json.encode(after).decode(),
+        act.source,
     )
 
 

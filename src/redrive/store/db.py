@@ -15,8 +15,10 @@ from uuid import UUID
 
 import asyncpg
 
+from redrive.core.permissions import Role
+
 Record = asyncpg.Record
-Role = Literal["redrive_engine", "redrive_app"]
+DatabaseRole = Literal["redrive_engine", "redrive_app"]
 
 COMMAND_TIMEOUT_S = 60.0
 CONNECT_TIMEOUT_S = 10.0
@@ -65,7 +67,7 @@ async def _leave_as_is(connection: "asyncpg.Connection[Record]") -> None:
 class Database:
     """Connections under one role."""
 
-    def __init__(self, pool: "asyncpg.Pool[Record]", role: Role, url: str, size: int) -> None:
+    def __init__(self, pool: "asyncpg.Pool[Record]", role: DatabaseRole, url: str, size: int) -> None:
         self._pool = pool
         self._turns = asyncio.Semaphore(size)
         self._kept: list[Any] = []
@@ -73,7 +75,7 @@ class Database:
         self.url = url
 
     @classmethod
-    async def open(cls, url: str, *, role: Role, size: int = 10, name: str = "redrive") -> "Database":
+    async def open(cls, url: str, *, role: DatabaseRole, size: int = 10, name: str = "redrive") -> "Database":
         plans = _ENGINE_PLANS if role == "redrive_engine" else _APP_PLANS
         pool = await asyncpg.create_pool(
             url,
@@ -113,11 +115,11 @@ class Database:
             return status
 
     @asynccontextmanager
-    async def tenant(self, org_id: UUID) -> AsyncIterator["Session"]:
-        """A transaction in which only this org's rows exist."""
+    async def tenant(self, org_id: UUID, role: Role = Role.OWNER) -> AsyncIterator["Session"]:
+        """A transaction in which only this org's rows exist, and are changed by those roles only that may."""
         async with self._lend() as connection, connection.transaction():
-            # A UUID has no quotes: it may stand in the text, which saves the round trip of a parameter.
-            await connection.execute(f"SET LOCAL redrive.org = '{org_id}'")
+            # Neither has quotes: they may stand in the text, which saves the round trip of a parameter.
+            await connection.execute(f"SET LOCAL redrive.org = '{org_id}'; SET LOCAL redrive.role = '{role}'")
             yield Session(connection, org_id)
 
     @asynccontextmanager

@@ -11,24 +11,28 @@ from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
+from redrive.core.permissions import Action, Role, Scope, may
 from redrive.store import audit
 from redrive.store.audit import Act
 from redrive.store.db import Database, Record, Session
 from redrive.store.orgs import new_id
 
 KEY_PREFIX = "rdk_"
-ROLES = ("OWNER", "ADMIN", "IT_MANAGER", "STAFF", "VIEWER")
 _LOOKUP_BYTES = 6
 
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who is asking: an API key of an org, with its role."""
+    """Who is asking: an API key of an org, with its role and what it is limited to."""
 
     org_id: UUID
     key_id: UUID
     name: str
-    role: str
+    role: Role
+    scope: Scope | None = None
+
+    def may(self, action: Action) -> bool:
+        return may(self.role, action, self.scope)
 
     @property
     def actor(self) -> str:
@@ -51,6 +55,7 @@ async def store_key(
     *,
     name: str,
     role: str,
+    scope: str | None = None,
     by: str = "installation",
     expires_at: datetime | None = None,
 ) -> UUID:
@@ -58,7 +63,7 @@ async def store_key(
     digest = _digest(key)
     hint = key[:8] + "…" if key.startswith(KEY_PREFIX) else "(chosen)"
     row = await db.fetchrow(
-        "store_key", org_id, new_id(), name, role, hint, digest[:_LOOKUP_BYTES], digest, expires_at, by
+        "store_key", org_id, new_id(), name, role, hint, digest[:_LOOKUP_BYTES], digest, expires_at, by, scope
     )
     assert row is not None
     key_id: UUID = row["id"]
@@ -69,7 +74,13 @@ async def authenticate(db: Database, key: str) -> Caller | None:
     digest = _digest(key)
     for row in await db.fetch("find_key", digest[:_LOOKUP_BYTES]):
         if hmac.compare_digest(row["hash"], digest):
-            return Caller(org_id=row["org_id"], key_id=row["id"], name=row["name"], role=row["role"])
+            return Caller(
+                org_id=row["org_id"],
+                key_id=row["id"],
+                name=row["name"],
+                role=Role(row["role"]),
+                scope=Scope(row["scope"]) if row["scope"] else None,
+            )
     return None
 
 

@@ -30,7 +30,7 @@ async def list_dead_letters(query: Annotated[DeadLettersQuery, Query()], caller:
     """Newest first; the open ones unless another state is asked for."""
     place = ListPlace("dead-letters", caller.org_id, query.filters())
     after = context.cursors.read(place, query.cursor)
-    async with context.app_db.tenant(caller.org_id) as session:
+    async with context.tenant(caller) as session:
         page = await dead_letters.list_dead_letters(session, query.chosen(), limit=query.limit, after=after)
     cursor = context.cursors.write(place, page.next_key) if page.next_key else None
     return answer(
@@ -42,7 +42,7 @@ async def list_dead_letters(query: Annotated[DeadLettersQuery, Query()], caller:
 async def get_dead_letter(task_id: str, caller: Reader, context: Context) -> Response:
     """All that is known of one: every try, what was to be delivered and under which settings, secrets left out."""
     wanted = id_in_path(task_id, NOUN)
-    async with context.app_db.tenant(caller.org_id) as session:
+    async with context.tenant(caller) as session:
         return answer(await _detail(session, wanted))
 
 
@@ -62,7 +62,7 @@ async def retry(
     wanted = id_in_path(task_id, NOUN)
     asked = given or RetryIn()
     act = act_of(request, caller, asked.because)
-    async with context.app_db.tenant(caller.org_id) as session:
+    async with context.tenant(caller) as session:
         refusal = await dead_letters.redrive(
             session,
             wanted,
@@ -99,7 +99,7 @@ async def delete(
     """Gone from every list; its log and an entry in the audit stay."""
     wanted = id_in_path(task_id, NOUN)
     act = act_of(request, caller, given.because if given else None)
-    async with context.app_db.tenant(caller.org_id) as session:
+    async with context.tenant(caller) as session:
         refusal = await dead_letters.close(session, wanted, "deleted", act)
         if refusal is not None:
             raise refused(refusal, NOUN)
@@ -108,7 +108,7 @@ async def delete(
 
 async def _close(task_id: str, state: str, act: Act, caller: Caller, context: ApiContext) -> Response:
     wanted = id_in_path(task_id, NOUN)
-    async with context.app_db.tenant(caller.org_id) as session:
+    async with context.tenant(caller) as session:
         refusal = await dead_letters.close(session, wanted, state, act)
         if refusal is not None:
             raise refused(refusal, NOUN)

@@ -13,9 +13,9 @@ from redrive.api.context import ApiContext, Context, act_of
 from redrive.api.cursors import ListPlace
 from redrive.api.endpoint_input import EndpointChange, EndpointIn, HeaderLines, kept_headers
 from redrive.api.event_input import idempotency_key_in
-from redrive.api.permissions import Action, may
 from redrive.api.problems import FieldError, Problem, invalid, not_found
 from redrive.api.queries import PageQuery, id_in_path, no_query
+from redrive.core.permissions import Action
 from redrive.core.redact import REDACTED
 from redrive.store import endpoints, idempotency
 from redrive.store.audit import Act
@@ -30,7 +30,7 @@ router = APIRouter(prefix="/v1/endpoints", tags=["endpoints"], dependencies=SCHE
 
 
 def _shape(context: ApiContext, caller: Caller, row: Record) -> shapes.Shape:
-    return shapes.endpoint(row, context.endpoints.spec_of(row), whole_url=may(caller.role, Action.MANAGE))
+    return shapes.endpoint(row, context.endpoints.spec_of(row), whole_url=caller.may(Action.MANAGE))
 
 
 def _name_taken() -> Problem:
@@ -44,7 +44,7 @@ async def create_endpoint(request: Request, given: EndpointIn, caller: Manager, 
     spec = given.spec(context.rules)
     digest = hashlib.sha256(given.model_dump_json().encode()).digest()
     try:
-        async with context.app_db.tenant(caller.org_id) as session:
+        async with context.tenant(caller) as session:
             made = await idempotency.claim(session, SCOPE, key, digest) if key else None
             if made is not None:
                 return answer(_shape(context, caller, await _made_before(session, made)), 201)
@@ -80,7 +80,7 @@ async def list_endpoints(query: Annotated[PageQuery, Query()], caller: Reader, c
     """Endpoints, oldest first."""
     place = ListPlace("endpoints", caller.org_id, query.filters())
     after = context.cursors.read(place, query.cursor)
-    async with context.app_db.tenant(caller.org_id) as session:
+    async with context.tenant(caller) as session:
         page = await endpoints.list_endpoints(session, limit=query.limit, after=after)
     cursor = context.cursors.write(place, page.next_key) if page.next_key else None
     return answer(
@@ -93,7 +93,7 @@ async def list_endpoints(query: Annotated[PageQuery, Query()], caller: Reader, c
 @router.get("/{endpoint_id}", dependencies=[Depends(no_query)])
 async def get_endpoint(endpoint_id: str, caller: Reader, context: Context) -> Response:
     wanted = _id(endpoint_id)
-    async with context.app_db.tenant(caller.org_id) as session:
+    async with context.tenant(caller) as session:
         row = await endpoints.get_endpoint(session, wanted)
     if row is None:
         raise not_found("endpoint")
@@ -108,7 +108,7 @@ async def change_endpoint(
     wanted = _id(endpoint_id)
     changes = given.changes(context.rules)
     try:
-        async with context.app_db.tenant(caller.org_id) as session:
+        async with context.tenant(caller) as session:
             await _check_policy(session, changes.get("policy"))
             await _keep_headers(context, session, wanted, changes)
             row = await context.endpoints.update(session, wanted, changes, act_of(request, caller))
@@ -133,7 +133,7 @@ async def _keep_headers(context: ApiContext, session: Session, endpoint_id: UUID
 async def delete_endpoint(endpoint_id: str, request: Request, caller: Manager, context: Context) -> Response:
     """Take an endpoint away. Its open tasks die with that reason, each in front of a person."""
     wanted = _id(endpoint_id)
-    async with context.app_db.tenant(caller.org_id) as session:
+    async with context.tenant(caller) as session:
         if not await endpoints.delete_endpoint(session, wanted, act_of(request, caller)):
             raise not_found("endpoint")
     return Response(status_code=204)

@@ -26,7 +26,7 @@ async def list_events(query: Annotated[EventsQuery, Query()], caller: Reader, co
     """
     place = ListPlace("events", caller.org_id, query.filters())
     after = context.cursors.read(place, query.cursor)
-    async with context.app_db.tenant(caller.org_id) as session:
+    async with context.tenant(caller) as session:
         page = await events.list_events(
             session, status=query.status, event_type=query.event_type, limit=query.limit, after=after
         )
@@ -40,7 +40,7 @@ async def list_events(query: Annotated[EventsQuery, Query()], caller: Reader, co
 async def get_event(event_id: str, caller: Reader, context: Context) -> Response:
     """One event with its payload, byte for byte as it was handed in."""
     wanted = id_in_path(event_id, "event")
-    async with context.app_db.tenant(caller.org_id) as session:
+    async with context.tenant(caller) as session:
         row = await events.get_event(session, wanted)
         status = await events.get_event_status(session, wanted)
     if row is None or status is None:
@@ -52,7 +52,7 @@ async def get_event(event_id: str, caller: Reader, context: Context) -> Response
 async def get_event_status(event_id: str, caller: Reader, context: Context) -> Response:
     """Where an event stands; never its payload."""
     wanted = id_in_path(event_id, "event")
-    async with context.app_db.tenant(caller.org_id) as session:
+    async with context.tenant(caller) as session:
         row = await events.get_event_status(session, wanted)
     if row is None:
         raise not_found("event")
@@ -63,7 +63,7 @@ async def get_event_status(event_id: str, caller: Reader, context: Context) -> R
 async def list_attempts(event_id: str, caller: Reader, context: Context) -> Response:
     """The tries of every task of an event, oldest first; of more than 1 000 the newest."""
     wanted = id_in_path(event_id, "event")
-    async with context.app_db.tenant(caller.org_id) as session:
+    async with context.tenant(caller) as session:
         status = await events.get_event_status(session, wanted)
         rows = await events.list_event_attempts(session, wanted)
     if status is None:

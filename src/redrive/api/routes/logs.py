@@ -17,7 +17,7 @@ router = APIRouter(prefix="/v1/logs", tags=["logs"], dependencies=[*SCHEMES, Dep
 async def get_log(log_id: str, caller: Reader, context: Context) -> Response:
     """What was sent, what came back, and whether it has succeeded."""
     wanted = id_in_path(log_id, "log")
-    async with context.app_db.tenant(caller.org_id) as session:
+    async with context.tenant(caller) as session:
         row = await logs.get_log(session, wanted)
         attempts = await logs.list_task_attempts(session, wanted)
     if row is None:

@@ -31,7 +31,7 @@ _Spec = Annotated[dict[str, object], Body(examples=[PRESETS["integration"].to_sp
 @router.get("")
 async def list_policies(caller: Reader, context: Context) -> Response:
     """The policies in force, presets included, by name."""
-    async with context.app_db.tenant(caller.org_id) as session:
+    async with context.tenant(caller) as session:
         rows = await policies.list_policies(session)
     return answer(shapes.whole([shapes.policy(row) for row in rows], MAX_POLICIES))
 
@@ -50,7 +50,7 @@ async def preview_policy(name: str, caller: Reader, context: Context) -> Respons
 async def _policy(name: str, caller: Caller, context: ApiContext) -> Record:
     if not _NAME.fullmatch(name):
         raise not_found("policy")
-    async with context.app_db.tenant(caller.org_id) as session:
+    async with context.tenant(caller) as session:
         row = await policies.get_policy(session, name)
     if row is None:
         raise not_found("policy")
@@ -70,7 +70,7 @@ async def put_policy(name: str, request: Request, given: _Spec, caller: Manager,
     except PolicyError as error:
         raise invalid(*(FieldError(("body", *place), message) for place, message in error.errors)) from None
     try:
-        async with context.app_db.tenant(caller.org_id) as session:
+        async with context.tenant(caller) as session:
             row = await policies.put_policy(session, name, policy, act_of(request, caller))
     except asyncpg.UniqueViolationError:
         raise Problem(

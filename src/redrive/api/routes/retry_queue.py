@@ -42,7 +42,7 @@ async def list_retry_queue(query: Annotated[RetryQueueQuery, Query()], caller: R
     """Open tasks that have failed before, soonest next retry first."""
     place = ListPlace("retry-queue", caller.org_id, query.filters())
     after = context.cursors.read(place, query.cursor)
-    async with context.app_db.tenant(caller.org_id) as session:
+    async with context.tenant(caller) as session:
         page = await retry_queue.list_retry_queue(
             session,
             status=query.status,
@@ -66,7 +66,7 @@ async def retry_now(
     wanted = id_in_path(task_id, NOUN)
     asked = given or RetryIn()
     act = act_of(request, caller, asked.because)
-    async with context.app_db.tenant(caller.org_id) as session:
+    async with context.tenant(caller) as session:
         refusal = await retry_queue.retry_now(session, wanted, act, context.clock)
         if refusal is Refusal.NOT_OPEN:
             refusal = await _redrive(context, session, wanted, act, at_once=asked.now)
@@ -90,7 +90,7 @@ async def skip(
     """Give it up: it stands among the dead letters with the reason `skipped`."""
     wanted = id_in_path(task_id, NOUN)
     act = act_of(request, caller, given.because if given else None)
-    async with context.app_db.tenant(caller.org_id) as session:
+    async with context.tenant(caller) as session:
         refusal = await retry_queue.skip(session, wanted, act, context.clock)
         if refusal is not None:
             raise refused(refusal, NOUN)

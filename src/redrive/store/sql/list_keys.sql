@@ -1,3 +1,3 @@
 -- list_keys: an org's keys, without anything that would open a door.
-SELECT id, name, role, hint, created_at, expires_at, revoked_at, last_used_at
+SELECT id, name, role, scope, hint, created_at, expires_at, revoked_at, last_used_at
   FROM redrive.api_key WHERE org_id = $1 ORDER BY id;
