@@ -115,6 +115,10 @@ def test_a_setting_is_documented_with_its_flag_its_variables_its_default_and_wha
 # -- routes ------------------------------------------------------------------------------------------------------------
 
 
+def _all_pages() -> str:
+    return "\n".join(page.read_text() for page in sorted(DOCS.glob("*.md")))
+
+
 async def _openapi(database_url: str) -> dict[str, Any]:
     """What the application says of itself, asked as a client would ask, without a socket."""
     sent: list[Any] = []
@@ -151,16 +155,16 @@ async def _openapi(database_url: str) -> dict[str, Any]:
     return schema
 
 
-async def test_the_api_page_has_a_heading_for_every_route_and_for_no_other(database_url: str) -> None:
+async def test_the_pages_have_one_heading_for_every_route_and_for_no_other(database_url: str) -> None:
     schema = await _openapi(database_url)
-    routes = {(method.upper(), path) for path, methods in schema["paths"].items() for method in methods}
-    assert {("POST", "/v1/events"), ("POST", "/v1/events/batch")} <= routes
-    assert set(_ROUTE.findall((DOCS / "api.md").read_text())) == routes
+    routes = [(method.upper(), path) for path, methods in schema["paths"].items() for method in methods]
+    assert {("POST", "/v1/events"), ("POST", "/v1/events/batch")} <= set(routes)
+    assert sorted(_ROUTE.findall(_all_pages())) == sorted(routes)
 
 
-def test_every_route_of_the_api_page_has_an_example_request() -> None:
-    parts = re.split(r"^##+ ", (DOCS / "api.md").read_text(), flags=re.MULTILINE)
-    without = [part.partition("\n")[0] for part in parts if part.startswith("`") and "```sh\ncurl " not in part]
+def test_every_route_of_the_pages_has_an_example_request() -> None:
+    parts = re.split(r"^##+ ", _all_pages(), flags=re.MULTILINE)
+    without = [part.partition("\n")[0] for part in parts if _ROUTE.match(f"### {part}") and "```sh\ncurl " not in part]
     assert without == []
 
 

@@ -13,6 +13,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from redrive.api.cursors import MAX_CURSOR_CHARS
 from redrive.api.problems import FieldError, bad_query, not_found
+from redrive.store.audit import AuditFilter
 from redrive.store.dead_letters import DeadLetterFilter
 from redrive.store.paging import MAX_PAGE_ROWS
 
@@ -87,6 +88,25 @@ class DeadLettersQuery(PageQuery):
 
     def chosen(self) -> DeadLetterFilter:
         return DeadLetterFilter(**self.model_dump(exclude={"limit", "cursor", "sort"}))
+
+
+class AuditExportQuery(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    actor: Text | None = None
+    action: Text | None = None
+    subject_kind: Text | None = None
+    subject_id: UUID | None = None
+    since: Moment | None = None
+    until: Moment | None = None
+    format: Literal["csv", "ndjson"] = "ndjson"
+
+    def chosen(self) -> AuditFilter:
+        return AuditFilter(**self.model_dump(exclude={"limit", "cursor", "format"}))
+
+
+class AuditQuery(PageQuery, AuditExportQuery):
+    format: Literal["json"] = "json"  # type: ignore[assignment]
 
 
 class BecauseIn(BaseModel):

@@ -1,12 +1,14 @@
 """The audit: one row per action of a person or of the engine on their behalf, in the action's own transaction."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
+from datetime import datetime
 from uuid import UUID
 
 import msgspec
 
 from redrive.store.db import Record, Session
+from redrive.store.paging import Page, page_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,6 +19,16 @@ class Act:
     because: str | None = None
     correlation_id: str | None = None
     source: str | None = None  # the way in and the address: "api 10.1.2.3"
+
+
+@dataclass(frozen=True, slots=True)
+class AuditFilter:
+    actor: str | None = None
+    action: str | None = None
+    subject_kind: str | None = None
+    subject_id: UUID | None = None
+    since: datetime | None = None
+    until: datetime | None = None
 
 
 async def record(
@@ -47,3 +59,9 @@ async def record(
 async def list_audit_of(session: Session, subject_ids: Sequence[UUID]) -> list[Record]:
     """What was done to these things, oldest first."""
     return await session.fetch("list_audit_of", session.org_id, list(subject_ids))
+
+
+async def list_audit(session: Session, chosen: AuditFilter, *, limit: int, after: Sequence[object] | None) -> Page:
+    """Newest first, not counted: it only ever grows."""
+    rows = await session.fetch("list_audit", session.org_id, *astuple(chosen), *(after or (None, None)), limit + 1)
+    return page_of(rows, limit, ("at", "id"))
