@@ -6,6 +6,7 @@ Wraps the framework's app; called by server for everything but the hot routes.
 from collections.abc import Mapping
 from typing import Any
 
+from redrive.api.aliases import snake_cased
 from redrive.api.answers import SAFETY_HEADERS, Send
 from redrive.api.body import BodyReader, Message, Receive
 from redrive.api.json_rules import BadJson, decode_strictly
@@ -31,12 +32,15 @@ class Guard:
         body = b""
         if scope["method"] not in _BODILESS:
             body = await self._reader.read(receive, headers.get(b"content-length"), MAX_BODY_BYTES)
+        state = scope.setdefault("state", {})
         if body:
             _check(body)
+            if state.get("camel_case"):
+                body = snake_cased(body)
             # A body is JSON whatever it is labelled: `curl -d` calls everything a form.
             others = [(name, value) for name, value in scope["headers"] if name != b"content-type"]
             scope["headers"] = [*others, (b"content-type", b"application/json")]
-        scope.setdefault("state", {})["correlation_id"] = correlation_id
+        state["correlation_id"] = correlation_id
         await self._app(scope, _Replay(body, receive), _with_headers(send, correlation_id))
 
 

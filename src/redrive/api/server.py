@@ -11,6 +11,7 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
 from redrive.api import openapi
+from redrive.api.aliases import meant_by
 from redrive.api.answers import Send, send_problem, send_problem_and_close
 from redrive.api.auth import Authenticator
 from redrive.api.body import BodyReader, BodyRefused, Disconnected, Receive
@@ -63,6 +64,10 @@ class Api:
     async def _answer(self, scope: Any, receive: Receive, send: Send) -> None:
         headers = read_headers(scope["headers"])
         correlation_id = correlation_id_of(headers.get(b"x-correlation-id"))
+        meant = meant_by(scope["method"], scope["path"], scope["query_string"])
+        if meant is not None:
+            scope = {**scope, "path": meant.path, "raw_path": meant.path.encode(), "query_string": meant.query}
+            scope["state"] = {**scope.get("state", {}), "camel_case": meant.camel_case}
         is_hot = scope["method"] == "POST" and scope["path"] in (EVENTS_PATH, BATCH_PATH)
         outgoing = _Started(send)
         try:
