@@ -144,6 +144,9 @@ GOALS: tuple[Ratio | AtMost, ...] = (
         for key, limit in (("p50_ms", 3.0), ("p99_ms", 10.0))
     ),
     AtMost("lateness of 1 000 retries due at once, p99", ("lateness", "1000 due at once", OURS), "p99_ms", 1000, "ms"),
+    AtMost("1 000 failures at once, until scheduled again, p95", ("lateness", "1000 due at once", OURS),
+           "scheduled_p95_ms", 5000, "ms"),
+    AtMost("status query under load, p95", ("status", "under load", OURS), "p95_ms", 50, "ms"),
     Ratio("claim + settle, 10⁶ waiting against 10³", LARGE, SMALL, 1.3, at_least=False, inverted=True),
     Ratio("list page, 10⁶ rows against 10³", LARGE, SMALL, 1.3, at_least=False, key="list_ms"),
     Ratio("status query, 10⁶ rows against 10³", LARGE, SMALL, 1.3, at_least=False, key="status_ms"),

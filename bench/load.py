@@ -11,7 +11,8 @@ import asyncio
 import json
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import cycle
 from pathlib import Path
 
 from bench.model import Run, latency_figures
@@ -34,8 +35,12 @@ async def load(
     warm_up_s: float = WARM_UP_S,
     expect: int = 202,
     per_request: int = 1,
+    paths: Sequence[str] = (),
 ) -> Run:
-    """POST `body` for so long; any status but `expect` is an error. A request counts `per_request` times."""
+    """POST `body` for so long; any status but `expect` is an error. A request counts `per_request` times.
+
+    With `paths` these are got (GET) in turn instead, at the origin of `url`.
+    """
     assert clients <= MAX_CLIENTS
     assert seconds <= MAX_SECONDS
     with tempfile.TemporaryDirectory(prefix="redrive-load-") as folder:
@@ -51,6 +56,7 @@ async def load(
                     "seconds": seconds,
                     "warm_up_s": warm_up_s,
                     "expect": expect,
+                    "paths": list(paths),
                 }
             )
         )
@@ -63,9 +69,7 @@ class Generator:
 
     def __init__(self, job: Mapping[str, object]) -> None:
         self._job = job
-        body = str(job["body"]).encode("latin-1")
-        head = request_head(str(job["url"]), job["headers"], len(body))  # type: ignore[arg-type]
-        self._request = head + b"\r\n" + body
+        self._requests = cycle(_requests(job))
         self._expect = int(job["expect"])  # type: ignore[call-overload]
         self._started: list[float] = []
         self._latencies_ms: list[float] = []
@@ -107,7 +111,7 @@ class Generator:
 
     def _next(self, index: int) -> None:
         self._started[index] = time.perf_counter()
-        self._connections[index].send(self._request, index, self._done)
+        self._connections[index].send(next(self._requests), index, self._done)
 
     def _done(self, index: int, status: int) -> None:
         if self._counting:
@@ -121,6 +125,15 @@ class Generator:
         self._open -= 1
         if self._finished is not None and not self._finished.done() and (self._open == 0 or self._failure):
             self._finished.set_result(None)
+
+
+def _requests(job: Mapping[str, object]) -> Iterator[bytes]:
+    url, headers = str(job["url"]), job["headers"]
+    body = str(job["body"]).encode("latin-1")
+    if not job["paths"]:
+        yield request_head(url, headers, len(body)) + b"\r\n" + body  # type: ignore[arg-type]
+    for path in job["paths"]:  # type: ignore[attr-defined]
+        yield request_head(url + path, headers, 0, "GET") + b"\r\n"  # type: ignore[arg-type]
 
 
 def main() -> None:

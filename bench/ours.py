@@ -159,13 +159,46 @@ class Ours:
         await self.receiver.reset(flaky=True)
         await self._fill(n, policy="later")
         run = await self._delivery(n, 1).run()
+        scheduled = await self._scheduled_ms(n)
         rows = await self._rows(
             """SELECT extract(epoch FROM b.started_at - a.ended_at)::float8 - $1 AS late_s
                  FROM redrive.attempt a JOIN redrive.attempt b USING (org_id, task_id)
                 WHERE a.fence = 1 AND b.fence = 2""",
             LATENESS_DELAY_S,
         )
-        return Run.timed("redrive", n, run.seconds, latency_figures([row["late_s"] * 1000 for row in rows]))
+        figures = {f"scheduled_{name}": value for name, value in latency_figures(scheduled).items()}
+        late = latency_figures([row["late_s"] * 1000 for row in rows])
+        return Run.timed("redrive", n, run.seconds, late | figures)
+
+    async def _scheduled_ms(self, n: int) -> list[float]:
+        """From each first answer of the receiver, a failure, to the time that its retry was written down."""
+        failed_at = {job: at for job, at, status in await self.receiver.arrivals() if status == 503}
+        to_monotonic_s = time.monotonic() - time.time()
+        rows = await self._rows(
+            """SELECT t.event_id, extract(epoch FROM a.ended_at)::float8 AS at_s
+                 FROM redrive.attempt a JOIN redrive.task t ON t.org_id = a.org_id AND t.id = a.task_id
+                WHERE a.fence = 1 AND a.result = 'failed'"""
+        )
+        if len(rows) != n or len(failed_at) != n:
+            raise ProcessError(f"{len(failed_at)} of {n} failed, {len(rows)} of them were scheduled again")
+        return [(row["at_s"] + to_monotonic_s - failed_at[str(row["event_id"])]) * 1000 for row in rows]
+
+    async def status_under_load(self, n: int, seconds: float, clients: int) -> Run:
+        """GET …/status of many events by many clients, while a worker delivers as fast as it can."""
+        await self.receiver.reset()
+        await self._fill(n)
+        rows = await self._rows("SELECT event_id FROM redrive.task LIMIT 10000")
+        async with self._serving() as (_, base):
+            return await load(
+                "redrive",
+                base,
+                body=b"",
+                headers={"x-api-key": self._key},
+                clients=clients,
+                seconds=seconds,
+                expect=200,
+                paths=[f"/v1/events/{row['event_id']}/status" for row in rows],
+            )
 
     async def backlog(self, waiting: int) -> Run:
         """Claim and settle beside so many waiting tasks, half of them in the future; lists and status beside them.

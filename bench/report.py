@@ -166,7 +166,23 @@ def _page(results: Results, about: Mapping[str, object], plots: Mapping[str, str
     lines += ["From the request to the receiver's answer, beside a bare commit and request; milliseconds.", ""]
     for key in ("p50_ms", "p99_ms"):
         lines += [f"{key[:-3]}:", "", *figures_table(results, "idle", ("latency",), key), ""]
-    return lines[:-1]
+    lines += ["## Latency under load", "", *_under_load(results)]
+    return lines
+
+
+def _under_load(results: Results) -> list[str]:
+    """1 000 deliveries that fail at the same moment; and many who ask, while a worker is busy."""
+    failing, asking = ("lateness", "1000 due at once", OURS), ("status", "under load", OURS)
+    rows = {
+        "a failure → its retry is scheduled, 1 000 at once": (failing, "scheduled_"),
+        "a retry's due time → it begins, 1 000 at once": (failing, ""),
+        "`GET /v1/events/{id}/status`, 64 clients beside a busy worker": (asking, ""),
+    }
+    lines = ["| Milliseconds | p50 | p95 | p99 |", "|---|---|---|---|"]
+    for text, (place, prefix) in rows.items():
+        cells = [_cell(results, place, f"{prefix}p{share}_ms") for share in (50, 95, 99)]
+        lines.append(f"| {text} | {' | '.join(cells)} |")
+    return lines
 
 
 def _with_plots(plots: Mapping[str, str], *names: str) -> list[str]:

@@ -132,8 +132,10 @@ def _single(ours: OurSide, scale: Scale) -> list[Step]:
     large = BACKLOG_LARGE // scale.divide_by
     return [
         Step("lateness", "1000 due at once", OURS, 1, lambda: ours("lateness", 1_000)),
+        Step("status", "under load", OURS, 1,
+             lambda: ours("status_under_load", 100_000 // scale.divide_by, scale.seconds, CLIENTS)),
         Step("backlog", "small", OURS, 1, lambda: ours("backlog", BACKLOG_SMALL)),
         Step("backlog", "large", OURS, 1, lambda: ours("backlog", large)),
         Step("snapshot", "free", OURS, 1, lambda: ours("pinned_snapshot", 100_000 // scale.divide_by), ("pinned",)),
         Step("memory", "500 in flight", OURS, 1, lambda: ours("memory")),
-    ]
+    ]  # fmt: skip

@@ -17,10 +17,10 @@ Done = Callable[[int, int], None]
 """Called with the job's index and the answer's status; 0 when the connection was lost."""
 
 
-def request_head(url: str, headers: Mapping[str, str], body_bytes: int) -> bytes:
+def request_head(url: str, headers: Mapping[str, str], body_bytes: int, method: str = "POST") -> bytes:
     """Everything before the body but the last blank line, so that a caller can add lines of its own."""
     parts = urlsplit(url)
-    lines = [f"POST {parts.path or '/'} HTTP/1.1", f"host: {parts.netloc}", f"content-length: {body_bytes}"]
+    lines = [f"{method} {parts.path or '/'} HTTP/1.1", f"host: {parts.netloc}", f"content-length: {body_bytes}"]
     lines += [f"{name}: {value}" for name, value in headers.items()]
     return "\r\n".join(lines).encode() + b"\r\n"
 
