@@ -1,5 +1,6 @@
 """Handing events in and reading them back."""
 
+import asyncio
 import json
 from uuid import UUID, uuid4
 
@@ -257,3 +258,16 @@ async def test_a_batch_of_too_many_is_refused_whole(shared_api: Api) -> None:
     ndjson = {"Content-Type": "application/x-ndjson"}
     assert (await shared_api.owner.request("POST", "/v1/events/batch", body=lines, headers=ndjson)).status == 413
     assert (await shared_api.owner.get("/v1/events?limit=1")).json["pagination"]["total_count"] == before
+
+
+async def test_questions_that_come_together_are_each_answered_for_themselves(api: Api) -> None:
+    events = [await api.event() for _ in range(5)]
+    asked = [*events, str(uuid4()), *events]
+    clients = [api.client(api.owner.key) for _ in asked]
+    answers = await asyncio.gather(
+        *(client.get(f"/v1/events/{event}/status") for client, event in zip(clients, asked, strict=True))
+    )
+    assert [answer.status for answer in answers] == [200] * 5 + [404] + [200] * 5
+    assert [answer.json["event_id"] for answer in answers if answer.status == 200] == events * 2
+    strangers = await asyncio.gather(*(api.stranger.get(f"/v1/events/{event}/status") for event in events))
+    assert {answer.status for answer in strangers} == {404}

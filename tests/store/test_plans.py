@@ -117,6 +117,10 @@ def _by_task(facts: Facts) -> Arguments:
     return facts.engine.org_id, facts.task_id
 
 
+def _by_events(facts: Facts) -> Arguments:
+    return facts.engine.org_id, [facts.event_id]
+
+
 def _by_event(facts: Facts) -> Arguments:
     return facts.engine.org_id, facts.event_id
 
@@ -143,7 +147,7 @@ APP = [
     Case("get_log", _by_task, "task_pkey"),
     Case("list_attempts", lambda facts: (facts.engine.org_id, None, facts.task_id), "task_pkey"),
     Case("get_event", _by_event, "event_pkey"),
-    Case("get_event_status", _by_event, "task_of_event"),
+    Case("get_event_statuses", _by_events, "task_of_event"),
     Case("list_attempts", lambda facts: (facts.engine.org_id, facts.event_id, None), "task_of_event"),
     Case("list_events", _events(None), "event_by_age", sorts=False),
     Case("list_events", _events("received"), "event_in_inbox", sorts=False),

@@ -23,6 +23,7 @@ from redrive.api.front_door import BATCH_PATH, EVENTS_PATH, FrontDoor, read_head
 from redrive.api.guard import Guard
 from redrive.api.problems import PROBLEM_TYPE, FieldError, Problem, bad_query, invalid
 from redrive.api.routes import audit, dead_letters, endpoints, events, health, logs, policies, retry_queue
+from redrive.api.status_desk import StatusDesk
 
 __all__ = ["ASGIApp", "ApiContext", "create_app"]
 
@@ -115,6 +116,7 @@ def _routes(context: ApiContext, authenticator: Authenticator, committer: Commit
     app.state.context = context
     app.state.authenticator = authenticator
     app.state.committer = committer
+    app.state.status_desk = StatusDesk(context)
     for module in (events, endpoints, retry_queue, dead_letters, logs, policies, audit, health):
         app.include_router(module.router)
     openapi.describe_hot_routes(app)

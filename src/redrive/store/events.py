@@ -3,7 +3,7 @@
 accept() is called by the API's committer and by the CLI; the reads serve the API.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime
 from typing import NamedTuple
 from uuid import UUID
@@ -82,7 +82,12 @@ async def get_event(session: Session, event_id: UUID) -> Record | None:
 
 
 async def get_event_status(session: Session, event_id: UUID) -> Record | None:
-    return await session.fetchrow("get_event_status", session.org_id, event_id)
+    return await session.fetchrow("get_event_statuses", session.org_id, [event_id])
+
+
+async def get_event_statuses(session: Session, event_ids: Collection[UUID]) -> list[Record]:
+    """Those that exist, in no order."""
+    return await session.fetch("get_event_statuses", session.org_id, list(event_ids))
 
 
 async def list_events(

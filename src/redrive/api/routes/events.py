@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Query, Response
+from fastapi import APIRouter, Depends, Query, Request, Response
 
 from redrive.api import shapes
 from redrive.api.answers import answer
@@ -11,6 +11,7 @@ from redrive.api.context import Context
 from redrive.api.cursors import ListPlace
 from redrive.api.problems import not_found
 from redrive.api.queries import EventsQuery, id_in_path, no_query
+from redrive.api.status_desk import StatusDesk
 from redrive.store import events
 
 MAX_ATTEMPTS_SHOWN = 1_000
@@ -49,11 +50,10 @@ async def get_event(event_id: str, caller: Reader, context: Context) -> Response
 
 
 @router.get("/{event_id}/status", dependencies=[Depends(no_query)])
-async def get_event_status(event_id: str, caller: Reader, context: Context) -> Response:
+async def get_event_status(event_id: str, request: Request, caller: Reader) -> Response:
     """Where an event stands; never its payload."""
-    wanted = id_in_path(event_id, "event")
-    async with context.tenant(caller) as session:
-        row = await events.get_event_status(session, wanted)
+    desk: StatusDesk = request.app.state.status_desk
+    row = await desk.status(caller, id_in_path(event_id, "event"))
     if row is None:
         raise not_found("event")
     return answer(shapes.event_status(row))
