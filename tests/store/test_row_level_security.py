@@ -185,9 +185,13 @@ async def test_functions_that_run_as_the_engine_have_a_fixed_search_path_and_no_
 
 
 async def _readable(engine: Engine) -> list[str]:
-    """Tenant tables and the views over them."""
+    """Tenant tables and all views."""
     tables = [row["name"] for row in await engine.sql.fetch(TENANT_TABLES)]
-    return [*tables, "task_entry"]
+    views = await engine.sql.fetch(
+        "SELECT relname::text AS name FROM pg_class WHERE relnamespace = 'redrive'::regnamespace AND relkind = 'v'"
+    )
+    assert {"task_entry", "event_entry"} <= {row["name"] for row in views}
+    return tables + [row["name"] for row in views]
 
 
 @pytest.mark.parametrize("role", [*Role, ""])

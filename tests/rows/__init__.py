@@ -1,0 +1,1 @@
+"""The requirements that outside systems rely on, one test for each id: over HTTP, on a real PostgreSQL."""
