@@ -116,7 +116,8 @@ async def test_the_same_event_under_other_terms_is_a_conflict(engine: Engine) ->
         "external_system": "SAP",
         "ordering_key": "7",
     }
-    others = {**terms, "endpoint_id": await engine.endpoint("other"), "policy": "immediate"}
+    terms |= {"content_type": "text/plain", "headers": '{"ce-id":"7"}'}
+    others = {**terms, "endpoint_id": await engine.endpoint("other"), "policy": "immediate", "content_type": "text/xml"}
     full, bare = engine.new_event(**terms), engine.new_event()
     await engine.accept_all([full, bare])
     for name, value in terms.items():
@@ -139,6 +140,35 @@ async def test_what_does_not_change_an_event_does_not_make_it_another(engine: En
     await engine.accept_all([first])
     for same in (first._replace(correlation_id="b"), first._replace(occurred_at=clock.now())):
         assert (await engine.accept_all([same]))[0].verdict == "duplicate"
+
+
+async def test_a_content_type_that_is_named_and_the_one_that_is_meant_anyway_are_the_same(engine: Engine) -> None:
+    first = engine.new_event()
+    await engine.accept_all([first])
+    named = first._replace(content_type="application/json")
+    assert [receipt.verdict for receipt in await engine.accept_all([named, first])] == ["duplicate", "duplicate"]
+
+
+async def test_a_job_brings_the_event_s_content_type_and_headers(engine: Engine) -> None:
+    await engine.endpoint()
+    await engine.accept()
+    plain = await engine.claim_one()
+    await engine.accept(content_type="text/plain", headers='{"ce-id":"7"}')
+    own = await engine.claim_one()
+    assert (plain.content_type, plain.headers) == ("application/json", None)
+    assert (own.content_type, own.headers) == ("text/plain", '{"ce-id":"7"}')
+
+
+async def test_a_caller_of_yesterday_can_still_hand_in(engine: Engine) -> None:
+    """While a new version is rolled out, processes of the old one call the function with the arguments they know."""
+    rows = await engine.sql.fetch(
+        "SELECT verdict, status FROM redrive.accept(ARRAY[$1::uuid], ARRAY[$2::uuid], '{a}', ARRAY['{}'::bytea],"
+        " NULL, NULL, NULL, NULL, NULL, NULL, NULL, $3)",
+        engine.org_id,
+        new_id(),
+        engine.clock.now(),
+    )
+    assert [tuple(row) for row in rows] == [("accepted", "queued"), ("accepted", "received")]
 
 
 async def test_a_batch_is_judged_event_by_event_in_its_order(engine: Engine) -> None:

@@ -39,6 +39,7 @@ class Job(NamedTuple):
     correlation_id: str | None
     body: bytes
     content_type: str
+    headers: str | None = None  # to be sent with it: a JSON object of texts
 
 
 class Exchange(NamedTuple):

@@ -6,11 +6,11 @@ Called by engine.worker; sends through destinations.client, which guards the con
 import time
 import traceback
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import lru_cache, partial
 from http import HTTPStatus
-from json import dumps
+from json import dumps, loads
 from urllib.parse import quote
 from uuid import UUID
 
@@ -31,6 +31,7 @@ from redrive.core.ports import (
 from redrive.core.redact import redact_headers, redact_url
 from redrive.core.sign import Signer
 from redrive.destinations.client import (
+    CLIENT_HEADERS,
     Answer,
     BadHeader,
     Client,
@@ -43,6 +44,11 @@ from redrive.destinations.client import (
 
 TERMS_TTL_S = 1.0  # an edit of an endpoint reaches running workers within this time
 MAX_ENDPOINTS_CACHED = 10_000
+JSON_TYPE = "application/json"
+
+# What an event's own headers cannot change: the client's, and what this module writes.
+_OURS = CLIENT_HEADERS | {"content-type", "user-agent"}
+_OUR_PREFIXES = ("webhook-", "redrive-", "proxy-")
 
 _CATEGORY = {
     FailureKind.TIMEOUT: Category.TIMEOUT,
@@ -57,6 +63,7 @@ class _Plan:
     target: Target | None
     problem: str | None
     head: bytes
+    names: frozenset[str]  # of the endpoint's own headers, in lower case
     signer: Signer
     ca_pem: str | None
     url: str
@@ -112,6 +119,7 @@ class HttpDestination:
             target=target,
             problem=problem,
             head=head,
+            names=frozenset(name.lower() for name, _ in terms.headers),
             signer=Signer(terms.secrets),
             ca_pem=terms.ca_pem,
             url=redact_url(terms.url),
@@ -120,7 +128,7 @@ class HttpDestination:
         )
 
     async def attempt(self, job: Job, now: datetime) -> Try | Released:
-        plan = self._plans.get(job.endpoint_id) if job.endpoint_id else None
+        plan = self._plan_of(job)
         if plan is None or plan.target is None:
             return _impossible(plan)
         request = Request(plan.target, self._head(plan, job, now), job.body, ca_pem=plan.ca_pem)
@@ -131,7 +139,7 @@ class HttpDestination:
 
     def begin(self, job: Job, now: datetime, ended: Callable[[Try | Released], None]) -> Trying | Try | Released:
         """`attempt` without a task: the answer's arrival runs the rest."""
-        plan = self._plans.get(job.endpoint_id) if job.endpoint_id else None
+        plan = self._plan_of(job)
         if plan is None or plan.target is None:
             return _impossible(plan)
         request = Request(plan.target, self._head(plan, job, now), job.body, ca_pem=plan.ca_pem)
@@ -139,6 +147,12 @@ class HttpDestination:
             return self._client.begin(request, timeout_s=job.timeout_s, ended=partial(_report, ended, plan, now))
         except TransferError as error:
             return _tried(plan, now, error)
+
+    def _plan_of(self, job: Job) -> _Plan | None:
+        plan = self._plans.get(job.endpoint_id) if job.endpoint_id else None
+        if plan is None or (job.headers is None and job.content_type == JSON_TYPE):
+            return plan
+        return _with_headers_of(job, plan)
 
     def _head(self, plan: _Plan, job: Job, now: datetime) -> bytes:
         message_id = str(job.event_id)
@@ -153,6 +167,22 @@ class HttpDestination:
 
     async def aclose(self) -> None:
         await self._client.aclose()
+
+
+def _with_headers_of(job: Job, plan: _Plan) -> _Plan:
+    """The plan for a job that brings headers of its own. Where the endpoint has one of the same name, that is sent."""
+    try:
+        given: dict[str, str] = loads(job.headers) if job.headers is not None else {}
+        own = {
+            name: value
+            for name, value in given.items()
+            if (lower := name.lower()) not in _OURS and lower not in plan.names and not lower.startswith(_OUR_PREFIXES)
+        }
+        head = build_head(own.items())
+    except BadHeader as error:
+        return replace(plan, target=None, problem=f"The event's headers cannot be sent: {error}")
+    shown = {"content-type": job.content_type, **redact_headers(own), **loads(plan.request_headers or "{}")}
+    return replace(plan, head=head + plan.head, request_headers=dumps(shown))
 
 
 def _impossible(plan: _Plan | None) -> Try:

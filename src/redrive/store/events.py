@@ -14,6 +14,7 @@ from redrive.store.paging import Page, page_of
 
 MAX_PAYLOAD_BYTES = 1_048_576
 MAX_BATCH_EVENTS = 1_000
+JSON_TYPE = "application/json"
 
 
 class NewEvent(NamedTuple):
@@ -28,6 +29,8 @@ class NewEvent(NamedTuple):
     external_system: str | None = None
     ordering_key: str | None = None
     correlation_id: str | None = None
+    content_type: str | None = None  # of the body; None: JSON
+    headers: str | None = None  # to be sent with its deliveries: a JSON object of texts
 
 
 class Receipt(NamedTuple):
@@ -74,6 +77,8 @@ def _identity(event: NewEvent) -> tuple[object, ...]:
         event.policy,
         event.external_system,
         event.ordering_key,
+        event.content_type or JSON_TYPE,
+        event.headers,
     )
 
 

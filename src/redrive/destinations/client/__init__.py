@@ -6,11 +6,12 @@ Used by the HTTP destination. `Client` is the way in; everything else here is wh
 from .call import Answer, Call
 from .client import Client
 from .errors import FailureKind, TransferError
-from .messages import BadHeader, Request, Response, Timings, build_head
+from .messages import CLIENT_HEADERS, BadHeader, Request, Response, Timings, build_head
 from .pool import ClientStats
 from .resolve import Resolver, SystemResolver
 
 __all__ = [
+    "CLIENT_HEADERS",
     "Answer",
     "BadHeader",
     "Call",

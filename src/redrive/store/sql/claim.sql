@@ -61,10 +61,11 @@ lost AS (
          'timeout', true, 'The worker did not report before its lease ended: it died, hung, or was cut off.'
     FROM taken WHERE lost)
 SELECT t.org_id, t.id, t.event_id, t.endpoint_id, t.policy_id, t.kind, t.queue, t.event_type, t.fence, t.attempts,
-       t.generation, t.begun_at, t.timeout_s, t.lost, t.now, e.correlation_id, e.body, e.content_type, t.state, t.due_at
+       t.generation, t.begun_at, t.timeout_s, t.lost, t.now, e.correlation_id, e.body, e.content_type, e.headers,
+       t.state, t.due_at
   FROM taken t JOIN redrive.event e ON e.org_id = t.org_id AND e.id = t.event_id
  UNION ALL
 SELECT p.org_id, p.id, NULL, NULL, NULL, NULL, p.queue, NULL, NULL, NULL,
-       NULL, NULL, NULL, NULL, p.now, NULL, NULL, NULL, 'passed', p.due_at
+       NULL, NULL, NULL, NULL, p.now, NULL, NULL, NULL, NULL, 'passed', p.due_at
   FROM terms p WHERE p.passed
  ORDER BY due_at, id;
