@@ -107,6 +107,17 @@ async def test_an_event_that_arrives_whole_goes_the_short_way(shared_api: Api, l
     assert long_way == []
 
 
+async def test_a_cloud_event_goes_the_long_way(shared_api: Api, long_way: list[str]) -> None:
+    attributes = {"id": uuid4().hex, "source": "/s", "type": "a", "specversion": "1.0"}
+    in_headers = [f"CE-{name}: {value}" for name, value in attributes.items()]
+    async with wire(shared_api) as connection:
+        long_way.clear()
+        connection.send(connection.request(attributes, "Content-Type: Application/CloudEvents+JSON; charset=utf-8"))
+        connection.send(connection.request(b"", *in_headers))
+        assert [(await connection.answer())[0] for _ in range(2)] == [202, 202]
+    assert long_way == ["/v1/events"] * 2
+
+
 @pytest.mark.parametrize(
     "changed",
     [

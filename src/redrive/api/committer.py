@@ -82,7 +82,9 @@ class Committer:
             raise unavailable(
                 "The service is shutting down." if self._closed else "More events wait than are taken in. Try again."
             )
-        size_bytes = sum([len(event.body) for event in events]) + EVENT_OVERHEAD_BYTES * len(events)
+        size_bytes = sum([len(event.body) + len(event.headers or "") for event in events]) + EVENT_OVERHEAD_BYTES * len(
+            events
+        )
         self._queue.append(_Waiting(events, size_bytes, alone, tell))
         self._queued_events += len(events)
         self._held_events += len(events)

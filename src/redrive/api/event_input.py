@@ -1,6 +1,6 @@
 """Reading events as producers send them: one JSON object, an array of them, or one per line. Pure.
 
-The payload is never rebuilt: its bytes are stored as they came. Called by front_door.
+The payload is never rebuilt: its bytes are stored as they came. Called by front_door and cloud_events.
 """
 
 import hashlib
@@ -70,7 +70,7 @@ def idempotency_key_in(given: bytes | None) -> str | None:
     return given.decode("ascii")
 
 
-def id_of_key(org_id: UUID, kind: Literal["event", "handler"], key: str) -> UUID:
+def id_of_key(org_id: UUID, kind: Literal["event", "handler", "cloudevent"], key: str) -> UUID:
     """The event id that an idempotency key stands for; the SQL function of that name says the same."""
     digest = bytearray(hashlib.sha256(org_id.bytes + f"{kind}:{key}".encode()).digest()[:16])
     digest[6] = digest[6] & 0x0F | 0x80
@@ -83,7 +83,7 @@ def read_event(body: bytes) -> EventIn:
     try:
         return _one.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise invalid(_decoding_error(body, error, ("body",))) from None
+        raise invalid(decoding_error(body, error, ("body",))) from None
 
 
 def read_array(body: bytes) -> Iterator[EventIn | FieldError]:
@@ -91,7 +91,7 @@ def read_array(body: bytes) -> Iterator[EventIn | FieldError]:
     try:
         events = _many.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        return _read_each(_elements(body, error))
+        return _read_each(elements(body, error))
     if len(events) > MAX_BATCH_EVENTS:
         raise _too_many()
     return iter(events)
@@ -126,7 +126,7 @@ def new_event(given: EventIn, org_id: UUID, event_id: UUID, correlation_id: str,
         event_id,
         given.event_type,
         body,
-        None if given.timestamp is None else _moment(given.timestamp, place),
+        None if given.timestamp is None else moment(given.timestamp, (*place, "timestamp")),
         given.endpoint_id,
         None,
         given.policy,
@@ -136,10 +136,11 @@ def new_event(given: EventIn, org_id: UUID, event_id: UUID, correlation_id: str,
     )
 
 
-def _moment(given: datetime, place: Place) -> datetime:
+def moment(given: datetime, place: Place) -> datetime:
+    """A time in UTC, or Problem 422 where the database could not keep it."""
     if not EARLIEST.year < given.year < LATEST.year:  # a year from the ends, no offset leads out of range
         message = f"must lie between the years {EARLIEST.year} and {LATEST.year}"
-        raise invalid(FieldError((*place, "timestamp"), message))
+        raise invalid(FieldError(place, message))
     return given.astimezone(UTC)
 
 
@@ -148,15 +149,15 @@ def _read_each(texts: Sequence[bytes]) -> Iterator[EventIn | FieldError]:
         try:
             yield _one.decode(text)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            yield _decoding_error(text, error, ("body", index))
+            yield decoding_error(text, error, ("body", index))
 
 
-def _elements(body: bytes, error: Exception) -> list[bytes]:
+def elements(body: bytes, error: Exception) -> list[bytes]:
     """The elements of an array as texts. Stops at the limit: a hostile array has millions."""
     try:
         text = body.decode("utf-8")
     except UnicodeDecodeError:
-        raise invalid(_decoding_error(body, error, ("body",))) from None
+        raise invalid(decoding_error(body, error, ("body",))) from None
     found: list[bytes] = []
     try:
         at = _past(text, 0, "[")
@@ -171,7 +172,7 @@ def _elements(body: bytes, error: Exception) -> list[bytes]:
         if _skip_blanks(text, at + 1) < len(text):
             raise ValueError("something follows the array")
     except (ValueError, RecursionError):
-        raise invalid(_decoding_error(body, error, ("body",))) from None
+        raise invalid(decoding_error(body, error, ("body",))) from None
     return found
 
 
@@ -192,7 +193,7 @@ def _too_many() -> Problem:
     return Problem(413, f"A batch holds at most {MAX_BATCH_EVENTS} events.")
 
 
-def _decoding_error(body: bytes, error: Exception, place: Place) -> FieldError:
+def decoding_error(body: bytes, error: Exception, place: Place) -> FieldError:
     if not isinstance(error, msgspec.ValidationError):
         bad = explain(body, error)
         return FieldError((*place, *bad.place), bad.message)

@@ -1,18 +1,22 @@
 """POST /v1/events and /v1/events/batch on bare ASGI: the two routes that all traffic comes through.
 
 No framework between the socket and the committer: what it would cost per request is more than everything here.
-Called by server; hands events to committer and answers after the commit.
+Called by server; hands events to committer and answers after the commit. What they are read as is said by event_input
+and cloud_events.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 from uuid import UUID
 
 import msgspec
 
+from redrive.api import cloud_events
 from redrive.api.answers import Send, send_json
 from redrive.api.auth import Authenticator, key_in
 from redrive.api.body import BodyReader, Receive
+from redrive.api.cloud_events import CloudEvent, Mode, mode_of
 from redrive.api.committer import Committer, Told
 from redrive.api.event_input import (
     MAX_BATCH_BYTES,
@@ -27,7 +31,7 @@ from redrive.api.event_input import (
 )
 from redrive.api.problems import FieldError, Place, Problem, bad_query, forbidden, invalid, unauthorised
 from redrive.core.permissions import Action
-from redrive.store.events import NewEvent, Receipt
+from redrive.store.events import MAX_PAYLOAD_BYTES, NewEvent, Receipt
 from redrive.store.keys import Caller
 from redrive.store.orgs import new_id
 
@@ -36,8 +40,19 @@ BATCH_PATH = "/v1/events/batch"
 NDJSON_TYPE = b"application/x-ndjson"
 
 _READ_HEADERS = frozenset(
-    {b"authorization", b"content-length", b"content-type", b"idempotency-key", b"x-api-key", b"x-correlation-id"}
+    {
+        b"authorization",
+        b"ce-specversion",
+        b"content-length",
+        b"content-type",
+        b"idempotency-key",
+        b"x-api-key",
+        b"x-correlation-id",
+    }
 )
+
+Where = Callable[..., Place]  # where in a request the field of a name stands
+Rejected = dict[int, Sequence[FieldError]]  # by their place in a batch
 
 _encode = msgspec.json.Encoder().encode
 
@@ -53,15 +68,20 @@ class _Accepted(msgspec.Struct):
     deduplicated: bool
 
 
+def _in_body(*steps: str | int) -> Place:
+    return ("body", *steps)
+
+
 class OneEvent(NamedTuple):
     """A request's only event, to be stored."""
 
     event: NewEvent
     id_is_new: bool
+    where: Where = _in_body
 
     def answer(self, receipt: Receipt) -> bytes | Problem:
         """What follows from the receipt: the body of a 202, or a refusal."""
-        refused = _refusal(receipt, ("body",))
+        refused = _refusal(receipt, self.where)
         if refused is not None:
             return refused
         deduplicated = receipt.verdict == "duplicate" and not self.id_is_new
@@ -74,6 +94,7 @@ class _Item(NamedTuple):
     position: int
     event: NewEvent
     id_is_new: bool
+    where: Where
 
 
 class FrontDoor:
@@ -96,16 +117,45 @@ class FrontDoor:
         if not caller.may(Action.PRODUCE):
             raise forbidden(caller)
         key = idempotency_key_in(headers.get(b"idempotency-key"))
-        length = headers.get(b"content-length")
-        if scope["path"] == EVENTS_PATH:
-            body = await self._reader.read(receive, length, MAX_EVENT_BYTES)
-            answer = await self._accept_one(caller, body, key, correlation_id)
+        mode = mode_of(headers)
+        read = partial(self._reader.read, receive, headers.get(b"content-length"))
+        if mode is not None:
+            if key is not None:
+                message = "has no use here: CloudEvents with the same source and id are one event; leave it out"
+                raise invalid(FieldError(("header", "Idempotency-Key"), message))
+            answer = await self._accept_cloud_events(caller, mode, scope, read, correlation_id)
+        elif scope["path"] == EVENTS_PATH:
+            answer = await self._accept_one(_one_event(caller, await read(MAX_EVENT_BYTES), key, correlation_id))
         else:
-            body = await self._reader.read(receive, length, MAX_BATCH_BYTES)
+            body = await read(MAX_BATCH_BYTES)
             by_line = headers.get(b"content-type", b"").partition(b";")[0].strip().lower() == NDJSON_TYPE
             given = read_lines(body) if by_line else read_array(body)
-            answer = await self._accept_many(caller, given, key, correlation_id)
+            rejected: Rejected = {}
+            answer = await self._accept_many(list(_items(caller, given, key, correlation_id, rejected)), rejected)
         await send_json(send, 202, answer, correlation_id)
+
+    async def _accept_cloud_events(
+        self,
+        caller: Caller,
+        mode: Mode,
+        scope: dict[str, Any],
+        read: Callable[[int], Awaitable[bytes]],
+        correlation_id: str,
+    ) -> bytes:
+        if mode is Mode.BATCH:
+            rejected: Rejected = {}
+            given = cloud_events.read_batch(await read(MAX_BATCH_BYTES))
+            return await self._accept_many(list(_cloud_items(caller, given, correlation_id, rejected)), rejected)
+        if scope["path"] != EVENTS_PATH:
+            raise Problem(
+                415, f"CloudEvents are taken here as {cloud_events.BATCH_TYPE}; single ones at {EVENTS_PATH}."
+            )
+        if mode is Mode.BINARY:
+            one = cloud_events.read_binary(scope["headers"], await read(MAX_PAYLOAD_BYTES))
+        else:
+            one = cloud_events.read_structured(await read(cloud_events.MAX_STRUCTURED_BYTES))
+        event = cloud_events.new_event(one, caller.org_id, correlation_id)
+        return await self._accept_one(OneEvent(event, False, one.where))
 
     def at_hand(self, headers: Mapping[bytes, bytes], body: bytes, correlation_id: str) -> OneEvent | None:
         """The event of a request to EVENTS_PATH that nothing speaks against and nothing must be looked up for.
@@ -117,6 +167,8 @@ class FrontDoor:
         if caller is None or not caller.may(Action.PRODUCE) or self._committer.is_full:
             return None
         try:
+            if mode_of(headers) is not None:
+                return None
             return _one_event(caller, body, idempotency_key_in(headers.get(b"idempotency-key")), correlation_id)
         except Exception:  # noqa: BLE001 (__call__ meets it again, and tells)
             return None
@@ -125,25 +177,20 @@ class FrontDoor:
         """Have it committed. Right after at_hand: what it saw may change with the next turn of the loop."""
         self._committer.hand_in((one.event,), tell)
 
-    async def _accept_one(self, caller: Caller, body: bytes, key: str | None, correlation_id: str) -> bytes:
-        one = _one_event(caller, body, key, correlation_id)
+    async def _accept_one(self, one: OneEvent) -> bytes:
         (receipt,) = await self._committer.commit((one.event,))
         answer = one.answer(receipt)
         if isinstance(answer, Problem):
             raise answer
         return answer
 
-    async def _accept_many(
-        self, caller: Caller, given: Iterator[EventIn | FieldError], key: str | None, correlation_id: str
-    ) -> bytes:
-        rejected: dict[int, Sequence[FieldError]] = {}
-        items = list(_items(caller, given, key, correlation_id, rejected))
+    async def _accept_many(self, items: Sequence[_Item], rejected: Rejected) -> bytes:
         receipts: list[Receipt] = []
         if items:
             receipts = await self._committer.commit([item.event for item in items], alone=True)
         deduplicated = 0
         for item, receipt in zip(items, receipts, strict=True):
-            refused = _refusal(receipt, ("body", item.position))
+            refused = _refusal(receipt, item.where)
             if refused is not None:
                 rejected[item.position] = refused.errors
             elif receipt.verdict == "duplicate" and not item.id_is_new:
@@ -173,7 +220,7 @@ def _items(
     given: Iterator[EventIn | FieldError],
     key: str | None,
     correlation_id: str,
-    rejected: dict[int, Sequence[FieldError]],
+    rejected: Rejected,
 ) -> Iterator[_Item]:
     """What can be stored; what cannot is added to `rejected`."""
     for index, event in enumerate(given):
@@ -188,7 +235,21 @@ def _items(
         except Problem as problem:
             rejected[index] = problem.errors or (FieldError(("body", index), problem.detail),)
             continue
-        yield _Item(index, stored, event.event_id is None and key is None)
+        yield _Item(index, stored, event.event_id is None and key is None, partial(_in_body, index))
+
+
+def _cloud_items(
+    caller: Caller, given: Iterator[CloudEvent | Problem], correlation_id: str, rejected: Rejected
+) -> Iterator[_Item]:
+    for index, read in enumerate(given):
+        try:
+            if isinstance(read, Problem):
+                raise read
+            event = cloud_events.new_event(read, caller.org_id, correlation_id)
+        except Problem as problem:
+            rejected[index] = problem.errors or (FieldError(("body", index), problem.detail),)
+            continue
+        yield _Item(index, event, False, read.where)
 
 
 def _id_of(given: EventIn, caller: Caller, key: str | None, place: Place) -> UUID:
@@ -201,7 +262,7 @@ def _id_of(given: EventIn, caller: Caller, key: str | None, place: Place) -> UUI
     return given.event_id
 
 
-def _refusal(receipt: Receipt, place: Place) -> Problem | None:
+def _refusal(receipt: Receipt, where: Where) -> Problem | None:
     """The answer to an event that was not stored. A duplicate of an id that we made is our own second try.
 
     Whoever repeats the same id or key with other content is told so: silence would lose one of the two.
@@ -211,13 +272,13 @@ def _refusal(receipt: Receipt, place: Place) -> Problem | None:
             return None
         case "conflict":
             message = "This event id or Idempotency-Key was used for an event with other content or terms."
-            return Problem(409, message, errors=[FieldError((*place, "event_id"), message)])
+            return Problem(409, message, errors=[FieldError(where("event_id"), message)])
         case "no_endpoint":
-            return invalid(FieldError((*place, "endpoint_id"), "There is no such endpoint"))
+            return invalid(FieldError(where("endpoint_id"), "There is no such endpoint"))
         case "no_policy":
-            return invalid(FieldError((*place, "policy"), "There is no such policy"))
+            return invalid(FieldError(where("policy"), "There is no such policy"))
         case "unstorable":
-            return invalid(FieldError(place, "The database refuses this event"))
+            return invalid(FieldError(where(), "The database refuses this event"))
         case "no_org":
             return unauthorised()
     raise AssertionError(f"unknown verdict {receipt.verdict}")

@@ -4,6 +4,7 @@ from typing import Any
 
 from fastapi import FastAPI
 
+from redrive.api.cloud_events import BATCH_TYPE, MAX_NAME_CHARS, SPEC_VERSION, STRUCTURED_TYPE
 from redrive.api.correlation import MAX_CORRELATION_CHARS
 from redrive.api.event_input import (
     MAX_EVENT_TYPE_CHARS,
@@ -16,6 +17,14 @@ from redrive.api.problems import PROBLEM_TYPE
 from redrive.store.events import MAX_BATCH_EVENTS
 
 _EXAMPLE = {"event_type": "invoice.paid", "payload": {"invoice": 7, "amount": "12.50"}}
+_CLOUD_EXAMPLE = {
+    "specversion": SPEC_VERSION,
+    "id": "7c1f",
+    "source": "/billing",
+    "type": "invoice.paid",
+    "time": "2026-01-31T09:00:00Z",
+    "data": {"invoice": 7, "amount": "12.50"},
+}
 _SECURITY: list[dict[str, list[str]]] = [{"ApiKey": []}, {"Bearer": []}]
 
 
@@ -47,6 +56,29 @@ _SCHEMAS: dict[str, Any] = {
         ),
         "additionalProperties": False,
         "examples": [_EXAMPLE],
+    },
+    "CloudEvent": {
+        **_object(
+            ["id", "source", "specversion", "type"],
+            id={"type": "string", "minLength": 1},
+            source={"type": "string", "minLength": 1},
+            specversion={"type": "string", "enum": [SPEC_VERSION]},
+            type=_text(MAX_EVENT_TYPE_CHARS),
+            time={"type": ["string", "null"], "format": "date-time"},
+            subject={"type": ["string", "null"], "minLength": 1},
+            dataschema={"type": ["string", "null"], "minLength": 1},
+            datacontenttype={"type": ["string", "null"], "minLength": 3},
+            data={"description": "Any JSON; of another datacontenttype, a text."},
+            data_base64={"type": ["string", "null"], "contentEncoding": "base64"},
+            redriveendpoint={"type": ["string", "null"], "format": "uuid"},
+            redrivepolicy={"anyOf": [_text(MAX_POLICY_NAME_CHARS), {"type": "null"}]},
+            redriveordering={"anyOf": [_text(MAX_TEXT_CHARS), {"type": "null"}]},
+            correlationid={"anyOf": [_text(MAX_CORRELATION_CHARS), {"type": "null"}]},
+        ),
+        "propertyNames": {"pattern": f"^(data_base64|[a-z0-9]{{1,{MAX_NAME_CHARS}}})$"},
+        "additionalProperties": {"type": ["string", "integer", "boolean", "null"]},
+        "not": {"required": ["data", "data_base64"]},
+        "examples": [_CLOUD_EXAMPLE],
     },
     "Accepted": _object(
         ["event_id", "status", "deduplicated"],
@@ -113,11 +145,16 @@ def _hot_route(summary: str, operation_id: str, content: dict[str, Any], accepte
     }
 
 
+_CLOUD_BATCH = {"type": "array", "items": _ref("CloudEvent"), "maxItems": MAX_BATCH_EVENTS}
+
 _HOT_ROUTES = {
     EVENTS_PATH: _hot_route(
         "Accept an event: stored durably, then answered",
         "accept_event",
-        {"application/json": {"schema": _ref("NewEvent")}},
+        {
+            "application/json": {"schema": _ref("NewEvent")},
+            STRUCTURED_TYPE: {"schema": _ref("CloudEvent")},
+        },
         "Accepted",
     ),
     BATCH_PATH: _hot_route(
@@ -126,6 +163,7 @@ _HOT_ROUTES = {
         {
             "application/json": {"schema": {"type": "array", "items": _ref("NewEvent"), "maxItems": MAX_BATCH_EVENTS}},
             "application/x-ndjson": {"schema": {"type": "string"}},
+            BATCH_TYPE: {"schema": _CLOUD_BATCH},
         },
         "BatchAccepted",
     ),
