@@ -127,3 +127,29 @@ async def test_policies_are_listed_and_previewed(world: World) -> None:
     assert "a person does" in manual.err
     assert "until 7d after" in relay.err
     assert unknown.code == 1
+
+
+async def test_a_policy_is_bound_to_event_types_and_made_the_default(world: World) -> None:
+    words = ("policy", "bind", "relay", "--event-type", "invoice.*", "--event-type", "order.paid", "--default")
+    bound = await redrive(*words, "--because", "slow partners", "--json", url=world.url)
+    assert (bound.object["event_types"], bound.object["default"]) == (["invoice.*", "order.paid"], True)
+    assert bound.object["kind"] == "exponential"
+    listed = await redrive("policy", "list", url=world.url)
+    assert "invoice.* order.paid (default)" in listed.out
+    loose = await redrive("policy", "bind", "relay", url=world.url)
+    assert (loose.code, "no others" in loose.err) == (0, True)
+    unknown = await redrive("policy", "bind", "nothing", url=world.url)
+    assert unknown.code == 1
+    wrong = await redrive("policy", "bind", "relay", "--event-type", "", url=world.url)
+    assert (wrong.code, wrong.out) == (2, "")
+
+
+async def test_a_policy_is_deleted_unless_it_is_needed(world: World) -> None:
+    deleted = await redrive("policy", "delete", "workflow", "--because", "unused", "--json", url=world.url)
+    assert deleted.object == {"name": "workflow", "deleted": True}
+    again, needed = await asyncio.gather(
+        redrive("policy", "delete", "workflow", url=world.url),
+        redrive("policy", "delete", "integration", url=world.url),
+    )
+    assert (again.code, needed.code) == (1, 1)
+    assert "last resort" in needed.err

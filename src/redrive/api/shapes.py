@@ -288,13 +288,13 @@ def _note(row: Row) -> str | None:
 
 def policy(row: Row) -> Shape:
     spec = msgspec.json.decode(row["spec"], type=dict[str, object])
-    return {"name": row["name"], **spec, "preset": row["preset"], "created_at": row["created_at"]}
+    binding = {"event_types": row["event_types"], "default": row["is_default"]}
+    return {"name": row["name"], **spec, **binding, "preset": row["preset"], "created_at": row["created_at"]}
 
 
-def policy_preview(row: Row) -> Shape:
-    chosen = _policy(row["spec"])
+def policy_preview(name: str | None, chosen: Policy) -> Shape:
     return {
-        "policy": row["name"],
+        "policy": name,
         "max_retries": chosen.max_retries,
         "retries": [
             {"retry": r.retry, "delay_s": r.delay_s, "min_s": r.min_s, "max_s": r.max_s, "at_s": r.at_s}

@@ -5,14 +5,30 @@ from typing import Annotated
 import typer
 
 from redrive.cli import shapes
-from redrive.cli.connect import open_desk
-from redrive.cli.options import AsJson, Where, command
+from redrive.cli.connect import act_of, open_desk
+from redrive.cli.options import AsJson, Because, Where, command
 from redrive.cli.output import Column, emit, note, table
-from redrive.cli.runner import Refused, run
+from redrive.cli.runner import Refused, WrongUsage, run
 from redrive.core.policy import Policy, PreviewRow, preview
-from redrive.store.policies import get_policy, list_policies, policy_of
+from redrive.store.db import Record
+from redrive.store.policies import (
+    MAX_BOUND_TYPES,
+    Binding,
+    InUse,
+    TooManyBound,
+    delete_policy,
+    get_policy,
+    list_policies,
+    policy_of,
+    put_policy,
+)
 
-app = typer.Typer(no_args_is_help=True, help="Retry policies: list, preview.")
+MAX_TEXT_CHARS = 200
+MAX_EVENT_TYPES = 100
+
+app = typer.Typer(no_args_is_help=True, help="Retry policies: list, preview, bind, delete.")
+
+Name = Annotated[str, typer.Argument(metavar="NAME", help="The policy's name.")]
 
 
 @command(app, "list")
@@ -26,24 +42,26 @@ def list_(where: Where, as_json: AsJson = False) -> None:
             for row in found:
                 emit(shapes.policy(row))
             return True
-        columns = [Column(title) for title in ("name", "kind", "retries", "max age", "time-out", "schedule")]
-        table(columns, [[row["name"], *_summary(policy_of(row))] for row in found], empty="There are no policies.")
+        titles = ("name", "kind", "retries", "max age", "time-out", "schedule", "for")
+        table(
+            [Column(title, gives_way=title == "for") for title in titles],
+            [[row["name"], *_summary(policy_of(row)), _events_of(row)] for row in found],
+            empty="There are no policies.",
+        )
         return True
 
     run(work)
 
 
 @command(app, "preview")
-def preview_(
-    where: Where, name: Annotated[str, typer.Argument(help="The policy's name.")], as_json: AsJson = False
-) -> None:
+def preview_(where: Where, name: Name, as_json: AsJson = False) -> None:
     """Show when a policy retries: delay, range by jitter, and time since the first failure."""
 
     async def work() -> bool:
         async with open_desk(where) as desk, desk.session() as session:
             row = await get_policy(session, name)
         if row is None:
-            raise Refused(f'There is no policy "{name}" in this org. `redrive policy list` shows those there are.')
+            raise _unknown(name)
         policy = policy_of(row)
         rows = preview(policy)
         if as_json:
@@ -60,6 +78,75 @@ def preview_(
         return True
 
     run(work)
+
+
+@command(app, "bind")
+def bind(
+    where: Where,
+    name: Name,
+    event_types: Annotated[
+        list[str] | None, typer.Option("--event-type", help="What it is for; * stands for anything. Repeatable.")
+    ] = None,
+    default: Annotated[bool, typer.Option("--default", help="For whatever no other policy is for.")] = False,
+    because: Because = None,
+    as_json: AsJson = False,
+) -> None:
+    """Say which events a policy is for, instead of those it was for before. Nothing said: only those that name it."""
+
+    async def work() -> bool:
+        binding = Binding(tuple(dict.fromkeys(event_types or ())), default)
+        _check(binding)
+        async with open_desk(where) as desk, desk.session() as session:
+            found = await get_policy(session, name)
+            if found is None:
+                raise _unknown(name)
+            try:
+                row = await put_policy(session, name, policy_of(found), act_of(because), binding)
+            except TooManyBound:
+                raise Refused(f"An org's policies are for {MAX_BOUND_TYPES} event types at most.") from None
+        if as_json:
+            emit(shapes.policy(row))
+        else:
+            note(f'Policy "{name}" is for {_events_of(row) or "the events and endpoints that name it, no others"}.')
+        return True
+
+    run(work)
+
+
+@command(app, "delete")
+def delete(where: Where, name: Name, because: Because = None, as_json: AsJson = False) -> None:
+    """Delete a policy that nothing names any more. Tasks that were accepted under it keep it."""
+
+    async def work() -> bool:
+        async with open_desk(where) as desk, desk.session() as session:
+            deleted = await delete_policy(session, name, act_of(because))
+        if isinstance(deleted, InUse):
+            raise Refused(deleted.why)
+        if not deleted:
+            raise _unknown(name)
+        if as_json:
+            emit({"name": name, "deleted": True})
+        else:
+            note(f'Policy "{name}" is deleted.')
+        return True
+
+    run(work)
+
+
+def _unknown(name: str) -> Refused:
+    return Refused(f'There is no policy "{name}" in this org. `redrive policy list` shows those there are.')
+
+
+def _check(binding: Binding) -> None:
+    if len(binding.event_types) > MAX_EVENT_TYPES:
+        raise WrongUsage(f"A policy has at most {MAX_EVENT_TYPES} event types.")
+    for event_type in binding.event_types:
+        if not 1 <= len(event_type) <= MAX_TEXT_CHARS or not event_type.isprintable():
+            raise WrongUsage(f"Event types have 1 to {MAX_TEXT_CHARS} printable characters.")
+
+
+def _events_of(row: Record) -> str:
+    return " ".join([*row["event_types"], *(["(default)"] if row["is_default"] else [])])
 
 
 def _shape(row: PreviewRow) -> dict[str, object]:

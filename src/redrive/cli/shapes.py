@@ -138,7 +138,8 @@ def key(row: Record) -> Shape:
 
 def policy(row: Record) -> Shape:
     spec: Shape = msgspec.json.decode(row["spec"])
-    return {"name": row["name"], **spec, "preset": row["preset"]}
+    binding = {"event_types": row["event_types"], "default": row["is_default"]}
+    return {"name": row["name"], **spec, **binding, "preset": row["preset"]}
 
 
 def payload_snapshot(body: bytes | None) -> object:

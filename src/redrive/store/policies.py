@@ -1,18 +1,69 @@
-"""Policies by name. A stored version never changes: an edit adds one, and tasks keep the one they began with."""
+"""Policies by name. A stored version never changes: an edit adds one, and tasks keep the one they began with.
 
+Which events a policy is for, its Binding, is no part of that: it counts when an event is accepted, and not after.
+Called by the API and the CLI.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
 from uuid import UUID
 
 import msgspec
 
 from redrive.core.policy import Policy
+from redrive.core.presets import DEFAULT_POLICY
 from redrive.store import audit
 from redrive.store.audit import Act
 from redrive.store.db import Record, Session
+from redrive.store.endpoints import like_pattern
 from redrive.store.orgs import new_id
+
+MAX_BOUND_TYPES = 1_000  # of an org, all policies together: an event's type is compared with each
+USERS_SHOWN = 5
+
+
+class TooManyBound(Exception):
+    """An org's policies are bound to more event types than it may have."""
+
+
+@dataclass(frozen=True, slots=True)
+class Binding:
+    """Which events a policy is for, besides those that name it: these types, or whatever no other one is for."""
+
+    event_types: tuple[str, ...] = ()
+    is_default: bool = False
+
+
+UNBOUND = Binding()
+
+
+class InUse(NamedTuple):
+    """Why a policy cannot be deleted."""
+
+    name: str
+    endpoints: tuple[str, ...]  # the first of those that name it
+    more: int
+    is_default: bool
+
+    @property
+    def why(self) -> str:
+        if self.name == DEFAULT_POLICY:
+            return f'The policy "{self.name}" is the last resort for events that no other one is for. Edit it instead.'
+        users = [f'the endpoint "{endpoint}"' for endpoint in self.endpoints]
+        if self.more:
+            users.append(f"{self.more} more endpoints")
+        if self.is_default:
+            users.append("the org, as its default")
+        return f'The policy "{self.name}" is in use by {", ".join(users)}. Give them another one first.'
 
 
 def policy_of(row: Record) -> Policy:
     return Policy.from_spec(msgspec.json.decode(row["spec"]))
+
+
+def binding_of(row: Record) -> Binding:
+    return Binding(tuple(row["event_types"]), row["is_default"])
 
 
 async def list_policies(session: Session) -> list[Record]:
@@ -23,13 +74,30 @@ async def get_policy(session: Session, name: str) -> Record | None:
     return await session.fetchrow("get_policy", session.org_id, name)
 
 
-async def put_policy(session: Session, name: str, policy: Policy, act: Act) -> Record:
+async def put_policy(session: Session, name: str, policy: Policy, act: Act, binding: Binding = UNBOUND) -> Record:
     """Make or replace the policy of that name. Tasks accepted before keep theirs."""
     before = await get_policy(session, name)
+    if binding.event_types:
+        others = await session.fetchrow("count_bound_types", session.org_id, name)
+        assert others is not None
+        if others["n"] + len(binding.event_types) > MAX_BOUND_TYPES:
+            raise TooManyBound
+    if binding.is_default:
+        for other in await session.fetch("clear_default", session.org_id, name):
+            before_it, after_it = ({"name": other["name"], "default": is_default} for is_default in (True, False))
+            await audit.record(session, act, "policy.default", "policy", other["id"], before=before_it, after=after_it)
     policy_id: UUID = new_id()
     spec = policy.to_spec()
     row = await session.fetchrow(
-        "put_policy", session.org_id, name, policy_id, msgspec.json.encode(spec).decode(), policy.timeout_s
+        "put_policy",
+        session.org_id,
+        name,
+        policy_id,
+        msgspec.json.encode(spec).decode(),
+        policy.timeout_s,
+        list(binding.event_types),
+        [like_pattern(event_type) for event_type in binding.event_types],
+        binding.is_default,
     )
     assert row is not None
     await audit.record(
@@ -38,7 +106,26 @@ async def put_policy(session: Session, name: str, policy: Policy, act: Act) -> R
         "policy.put",
         "policy",
         policy_id,
-        before={"name": name, **msgspec.json.decode(before["spec"], type=dict[str, object])} if before else None,
-        after={"name": name, **spec},
+        before=_audited(before) if before else None,
+        after=_audited(row),
     )
     return row
+
+
+async def delete_policy(session: Session, name: str, act: Act) -> InUse | bool:
+    """Take the policy of that name out of force. False where there is none; InUse where it is needed."""
+    row = await session.fetchrow("lock_policy", session.org_id, name)
+    if row is None:
+        return False
+    users = await session.fetch("list_policy_users", session.org_id, name, USERS_SHOWN)
+    if users or row["is_default"] or name == DEFAULT_POLICY:
+        more = users[0]["n"] - len(users) if users else 0
+        return InUse(name, tuple(user["name"] for user in users), more, row["is_default"])
+    await session.execute("retire_policy", session.org_id, row["id"])
+    await audit.record(session, act, "policy.delete", "policy", row["id"], before=_audited(row))
+    return True
+
+
+def _audited(row: Record) -> Mapping[str, object]:
+    binding = {"event_types": row["event_types"], "default": row["is_default"]}
+    return {"name": row["name"], **msgspec.json.decode(row["spec"], type=dict[str, object]), **binding}

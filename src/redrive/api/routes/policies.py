@@ -1,4 +1,4 @@
-"""Policies: which there are, what schedule each makes, and changes to them."""
+"""Policies: which there are, which events they are for, what schedule each makes, and changes to them."""
 
 import re
 from typing import Annotated
@@ -10,22 +10,25 @@ from redrive.api import shapes
 from redrive.api.answers import answer
 from redrive.api.auth import SCHEMES, Manager, Reader
 from redrive.api.context import ApiContext, Context, act_of
+from redrive.api.policy_input import read_policy
 from redrive.api.problems import FieldError, Problem, invalid, not_found
 from redrive.api.queries import no_query
-from redrive.core.policy import Policy, PolicyError
+from redrive.api.schemas.base import shows
+from redrive.api.schemas.policy_preview import DraftPreview
 from redrive.core.presets import PRESETS
 from redrive.store import policies
 from redrive.store.db import Record
 from redrive.store.keys import Caller
+from redrive.store.policies import MAX_BOUND_TYPES, InUse, TooManyBound, policy_of
 
 MAX_POLICIES = 1_000
-SHOWN_BESIDES = frozenset({"preset", "created_at"})  # read-only: taken back unread, so that GET, edit, PUT works
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 router = APIRouter(prefix="/v1/policies", tags=["policies"], dependencies=[*SCHEMES, Depends(no_query)])
 
-_Spec = Annotated[dict[str, object], Body(examples=[PRESETS["integration"].to_spec()])]
+_EXAMPLE = {**PRESETS["integration"].to_spec(), "event_types": ["invoice.*"], "default": False}
+_Given = Annotated[dict[str, object], Body(examples=[_EXAMPLE])]
 
 
 @router.get("")
@@ -36,6 +39,14 @@ async def list_policies(caller: Reader, context: Context) -> Response:
     return answer(shapes.whole([shapes.policy(row) for row in rows], MAX_POLICIES))
 
 
+@router.post("/preview", responses=shows(DraftPreview))
+async def preview_draft(given: _Given, caller: Reader) -> Response:
+    """The schedule of a policy that is not stored: for whoever is about to write one."""
+    policy, _ = read_policy(given)
+    name = given.get("name")
+    return answer(shapes.policy_preview(name if isinstance(name, str) and _NAME.fullmatch(name) else None, policy))
+
+
 @router.get("/{name}")
 async def get_policy(name: str, caller: Reader, context: Context) -> Response:
     return answer(shapes.policy(await _policy(name, caller, context)))
@@ -44,7 +55,8 @@ async def get_policy(name: str, caller: Reader, context: Context) -> Response:
 @router.get("/{name}/preview")
 async def preview_policy(name: str, caller: Reader, context: Context) -> Response:
     """Its schedule: for each retry the delay, the range that jitter moves it in, and when it falls due."""
-    return answer(shapes.policy_preview(await _policy(name, caller, context)))
+    row = await _policy(name, caller, context)
+    return answer(shapes.policy_preview(row["name"], policy_of(row)))
 
 
 async def _policy(name: str, caller: Caller, context: ApiContext) -> Record:
@@ -58,22 +70,36 @@ async def _policy(name: str, caller: Caller, context: ApiContext) -> Record:
 
 
 @router.put("/{name}")
-async def put_policy(name: str, request: Request, given: _Spec, caller: Manager, context: Context) -> Response:
-    """Make or replace a policy. Tasks accepted before keep the one they were accepted under."""
+async def put_policy(name: str, request: Request, given: _Given, caller: Manager, context: Context) -> Response:
+    """Make or replace a policy, all of it. Tasks accepted before keep the one they were accepted under."""
     if not _NAME.fullmatch(name):
         message = "must be 1 to 100 letters, digits, dots, hyphens or underscores, beginning with a letter or digit"
         raise invalid(FieldError(("path", "name"), message))
     if given.get("name", name) != name:
         raise invalid(FieldError(("body", "name"), "must be the name in the path, or be left out"))
-    try:
-        policy = Policy.from_spec({key: v for key, v in given.items() if key != "name" and key not in SHOWN_BESIDES})
-    except PolicyError as error:
-        raise invalid(*(FieldError(("body", *place), message) for place, message in error.errors)) from None
+    policy, binding = read_policy(given)
     try:
         async with context.tenant(caller) as session:
-            row = await policies.put_policy(session, name, policy, act_of(request, caller))
+            row = await policies.put_policy(session, name, policy, act_of(request, caller), binding)
+    except TooManyBound:
+        message = f"the policies of an org are for {MAX_BOUND_TYPES} event types at most, all together"
+        raise invalid(FieldError(("body", "event_types"), message)) from None
     except asyncpg.UniqueViolationError:
         raise Problem(
-            409, "Somebody else changed this policy at the same moment. Look at it, then try again."
+            409, "Somebody else changed this policy, or the default, at the same moment. Look at it, then try again."
         ) from None
     return answer(shapes.policy(row))
+
+
+@router.delete("/{name}", status_code=204)
+async def delete_policy(name: str, request: Request, caller: Manager, context: Context) -> Response:
+    """Take a policy away that nothing names any more. Tasks accepted under it keep it."""
+    if not _NAME.fullmatch(name):
+        raise not_found("policy")
+    async with context.tenant(caller) as session:
+        deleted = await policies.delete_policy(session, name, act_of(request, caller))
+    if isinstance(deleted, InUse):
+        raise Problem(409, deleted.why)
+    if not deleted:
+        raise not_found("policy")
+    return Response(status_code=204)
