@@ -153,6 +153,8 @@ async def a_held_task(world: World, db: "Connection[asyncpg.Record]") -> UUID:
     await world.set_disabled(True)
     assert await world.claim() == []
     task_id: UUID = await db.fetchval("SELECT id FROM task WHERE state = 'held'")
+    for table in ("task", "endpoint"):  # beyond the grace
+        await db.execute(f"UPDATE {table} SET updated_at = updated_at - interval '1 hour'")
     return task_id
 
 
@@ -175,6 +177,22 @@ async def a_held_task_has_no_endpoint(world: World, db: "Connection[asyncpg.Reco
     task_id = await a_held_task(world, db)
     await db.execute("UPDATE task SET endpoint_id = NULL WHERE id = $1", task_id)
     return task_id
+
+
+@pytest.mark.parametrize("table", ["installation", "org", "endpoint"])
+async def test_a_task_that_a_pause_holds_breaks_no_rule_nor_does_one_that_is_being_released(
+    world: World, postgres: EmbeddedPostgres, table: str
+) -> None:
+    async with vandal(postgres, world) as db:
+        task_id = await a_held_task(world, db)
+        await db.execute(f"UPDATE {table} SET paused_at = now()")
+        await db.execute("UPDATE endpoint SET disabled_at = NULL")
+        assert (await check(world.url)).clean
+        lifted = "updated_at" if table == "endpoint" else "resumed_at"
+        await db.execute(f"UPDATE {table} SET paused_at = NULL, {lifted} = now()")
+        assert (await check(world.url)).clean
+        [violation] = (await check(world.url, grace_s=0)).violations
+        assert [offence.id for offence in violation.offences] == [task_id]
 
 
 @plants("open_try")

@@ -13,7 +13,7 @@ from redrive.core.decide import Decision, Die, Reason, RetryIn, Succeed
 from redrive.core.outcome import Category, Failure, Outcome, Success
 from redrive.core.ports import NO_EXCHANGE, Job, Released, Settlement
 from redrive.core.presets import PresetOverrides, presets
-from redrive.store import dead_letters, retry_queue
+from redrive.store import dead_letters, pausing, retry_queue
 from redrive.store.audit import Act
 from redrive.store.clock import DatabaseClock
 from redrive.store.db import Database
@@ -118,6 +118,7 @@ class World:
     async def set_disabled(self, disabled: bool) -> None:
         async with self.app.tenant(self.org_id) as session:
             await endpoints().update(session, self.endpoint_id, {"disabled": disabled}, ACT)
+        await pausing.release(self.engine, self.org_id, CLOCK)
 
     async def letter_state(self, task_id: UUID) -> str | None:
         async with self.app.tenant(self.org_id) as session:

@@ -97,6 +97,8 @@ ENGINE = [
     Case("settle_succeeded", _succeeded, "task_pkey"),
     Case("settle_failed", _failed, "task_pkey"),
     Case("late_result", _late, "attempt_pkey"),
+    Case("release_held", lambda facts: (None, 1_000, facts.now), "task_held"),
+    Case("release_held", lambda facts: (facts.engine.org_id, 1_000, facts.now), "task_held"),
 ]
 
 

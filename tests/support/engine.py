@@ -33,7 +33,7 @@ from redrive.destinations.client import Client
 from redrive.destinations.http import HttpDestination
 from redrive.destinations.python import Handler, HandlerDestination
 from redrive.engine.worker import Worker
-from redrive.store import dead_letters, endpoints, orgs, policies, retry_queue
+from redrive.store import dead_letters, endpoints, orgs, pausing, policies, retry_queue
 from redrive.store.audit import Act
 from redrive.store.clock import Clock, DatabaseClock
 from redrive.store.db import Database, Record
@@ -42,6 +42,7 @@ from redrive.store.endpoints import Endpoints, EndpointSpec, EndpointTermsBook
 from redrive.store.events import NewEvent, Receipt
 from redrive.store.events import accept as accept_events
 from redrive.store.orgs import new_id
+from redrive.store.pausing import PauseScope
 from redrive.store.retry_queue import Refusal
 from redrive.store.seal import Sealer
 from redrive.store.tasks import Tasks
@@ -99,10 +100,26 @@ class Engine:
     async def change_endpoint(self, endpoint_id: UUID, **changes: object) -> None:
         async with self.app.tenant(self.org_id) as session:
             assert await Endpoints(self.sealer).update(session, endpoint_id, changes, PERSON) is not None
+        await self.release()
 
     async def delete_endpoint(self, endpoint_id: UUID) -> None:
         async with self.app.tenant(self.org_id) as session:
             assert await endpoints.delete_endpoint(session, endpoint_id, PERSON)
+        await self.release()
+
+    async def pause(self, scope: PauseScope, endpoint_id: UUID | None = None) -> bool:
+        async with self.app.tenant(self.org_id) as session:
+            return await pausing.pause(session, scope, PERSON, self.clock, endpoint_id)
+
+    async def resume(self, scope: PauseScope, endpoint_id: UUID | None = None) -> bool:
+        async with self.app.tenant(self.org_id) as session:
+            changed = await pausing.resume(session, scope, PERSON, self.clock, endpoint_id)
+        await self.release(everywhere=scope is PauseScope.INSTALLATION)
+        return changed
+
+    async def release(self, *, everywhere: bool = False) -> int:
+        """What follows whatever lifts a hold."""
+        return await pausing.release(self.db, None if everywhere else self.org_id, self.clock)
 
     async def policy(self, name: str, **spec: object) -> None:
         async with self.app.tenant(self.org_id) as session:
@@ -329,3 +346,4 @@ class Shared:
         )
         for table in tables:
             await self.owner.execute(f"DELETE FROM {table['name']}")
+        await self.owner.execute("UPDATE redrive.installation SET paused_at = NULL, resumed_at = NULL")

@@ -13,12 +13,15 @@ from redrive.cli.runner import Refused, WrongUsage, run
 from redrive.core.address import AddressRules, BadUrl, parse_target
 from redrive.core.policy import MAX_TIMEOUT_S, MIN_TIMEOUT_S
 from redrive.store import endpoints as store
+from redrive.store import pausing
+from redrive.store.clock import DatabaseClock
 from redrive.store.endpoints import Endpoints, EndpointSpec, NameTaken
 from redrive.store.paging import MAX_PAGE_ROWS
 from redrive.store.policies import get_policy
 
 MAX_TEXT_CHARS = 200
 MAX_EVENT_TYPES = 100
+CLOCK = DatabaseClock()
 
 app = typer.Typer(no_args_is_help=True, help="Endpoints: list, add, disable, enable, delete.")
 
@@ -128,9 +131,11 @@ def delete(
     async def work() -> bool:
         if not yes:
             raise Refused("An endpoint's open tasks die with it, as dead letters. Say that it is meant with --yes.")
-        async with open_desk(where) as desk, desk.session() as session:
-            row = await find_endpoint(session, called)
-            await store.delete_endpoint(session, row["id"], act_of(because))
+        async with open_desk(where) as desk:
+            async with desk.session() as session:
+                row = await find_endpoint(session, called)
+                await store.delete_endpoint(session, row["id"], act_of(because))
+            await pausing.release(desk.engine, desk.org_id, CLOCK, within_s=None)
         if as_json:
             emit({"id": row["id"], "deleted": True})
         else:
@@ -146,8 +151,9 @@ def _set_disabled(where: Where, called: str, disabled: bool, because: str | None
             sealer = await desk.sealer()
             async with desk.session() as session:
                 found = await find_endpoint(session, called)
-                changes = {"disabled": disabled}
-                row = await Endpoints(sealer).update(session, found["id"], changes, act_of(because))
+                row = await Endpoints(sealer).set_disabled(session, found["id"], disabled, act_of(because))
+            if not disabled:
+                await pausing.release(desk.engine, desk.org_id, CLOCK, within_s=None)
         assert row is not None
         if as_json:
             emit(shapes.endpoint(row))

@@ -98,7 +98,7 @@ class Floor(NamedTuple):
 
 class Claim(NamedTuple):
     jobs: list[Job]
-    held: int  # due, but not leased: their endpoint is disabled, or is being changed at this moment
+    held: int  # due, but not leased: something holds them, or is being changed at this moment
     ends: Mapping[str, Floor]  # where it stopped in the queues that may have more
 
 
@@ -130,6 +130,10 @@ class TaskStore(Protocol):
         ...
 
     async def disable_endpoint(self, org_id: UUID, endpoint_id: UUID, reason: str) -> bool: ...
+
+    async def release_held(self, limit: int) -> int:
+        """Let held tasks go on that nothing holds any more; how many there were."""
+        ...
 
 
 class Destination(Protocol):
@@ -184,6 +188,7 @@ class EndpointTerms(NamedTuple):
     ca_pem: str | None
     deleted: bool
     problem: str | None = None  # why nothing can be delivered to it, for a person to read
+    all_until: datetime | None = None  # from then on only the first secret signs; None: all of them do
 
     def __repr__(self) -> str:
         return f"EndpointTerms(id={self.id}, name={self.name!r})"

@@ -65,6 +65,8 @@ class _Plan:
     head: bytes
     names: frozenset[str]  # of the endpoint's own headers, in lower case
     signer: Signer
+    all_until: datetime | None
+    newest: Signer  # signs alone from all_until on
     ca_pem: str | None
     url: str
     request_headers: str | None
@@ -121,6 +123,8 @@ class HttpDestination:
             head=head,
             names=frozenset(name.lower() for name, _ in terms.headers),
             signer=Signer(terms.secrets),
+            all_until=terms.all_until,
+            newest=Signer(terms.secrets[:1]),
             ca_pem=terms.ca_pem,
             url=redact_url(terms.url),
             request_headers=dumps(shown) if shown else None,
@@ -157,7 +161,8 @@ class HttpDestination:
     def _head(self, plan: _Plan, job: Job, now: datetime) -> bytes:
         message_id = str(job.event_id)
         timestamp = int(now.timestamp())
-        signature = plan.signer.sign(message_id, timestamp, job.body)
+        signer = plan.signer if plan.all_until is None or now < plan.all_until else plan.newest
+        signature = signer.sign(message_id, timestamp, job.body)
         lines = (
             f"webhook-id: {message_id}\r\nwebhook-timestamp: {timestamp}\r\nwebhook-signature: {signature}\r\n"
             f"redrive-event-type: {_header_text(job.event_type)}\r\nredrive-attempt: {job.attempts + 1}\r\n"

@@ -28,6 +28,7 @@ from redrive.core.ports import (
     Settlement,
     TaskStore,
 )
+from redrive.engine.releaser import Releaser
 from redrive.engine.settler import Settler, brief
 from redrive.engine.tries import Tries
 
@@ -78,6 +79,7 @@ class Worker:
         self._unsettled = 0  # those, and results on their way to the database
         self._tries = Tries(self._by_queue, self._settle, margin_s=margin_s, dice=dice)
         self._settler = Settler(store, worker_id, self._note_settled)
+        self._releaser = Releaser(store)
         self._followups: set[asyncio.Task[None]] = set()
 
     # -- running ---------------------------------------------------------------------------------------------------
@@ -91,6 +93,7 @@ class Worker:
         self._settler.start()
         log.info("worker_started", worker=str(self.worker_id), queues=list(self._queues), concurrency=self._concurrency)
         stopped = asyncio.create_task(stop.wait())
+        releasing = asyncio.create_task(self._releaser.run())
         try:
             working = asyncio.create_task(self._work())
             await asyncio.wait({stopped, working, *self._settler.writers}, return_when=asyncio.FIRST_COMPLETED)
@@ -103,6 +106,8 @@ class Worker:
             await asyncio.gather(working, return_exceptions=True)
         finally:
             stopped.cancel()
+            releasing.cancel()
+            await asyncio.gather(releasing, return_exceptions=True)
             broken = [writer for writer in self._settler.writers if writer.done()]
             await self._drain()
         for writer in broken:

@@ -55,8 +55,9 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         "held",
-        "A held task's endpoint is there, and disabled.",
-        "Nobody will release the task: disable its endpoint and enable it again, or skip the task.",
+        "Something holds a held task: a disabled or paused endpoint, a paused org or installation.",
+        "No worker releases the task: start one (`redrive worker`), or skip the task.",
+        timed=True,
     ),
     Rule(
         "open_try",

@@ -17,12 +17,11 @@ from redrive.core.ports import EndpointTerms
 from redrive.core.redact import redact_url
 from redrive.store import audit
 from redrive.store.audit import Act
+from redrive.store.clock import Clock
 from redrive.store.db import Database, Record, Session, like_literal
 from redrive.store.orgs import new_id
 from redrive.store.paging import Page, page_of
 from redrive.store.seal import Sealer, SealError
-
-HOLD_BATCH = 10_000
 
 log = structlog.get_logger("redrive.endpoints")
 
@@ -84,9 +83,15 @@ class Endpoints:
         return row, secret
 
     async def update(
-        self, session: Session, endpoint_id: UUID, changes: Mapping[str, object], act: Act
+        self,
+        session: Session,
+        endpoint_id: UUID,
+        changes: Mapping[str, object],
+        act: Act,
+        *,
+        action: str = "endpoint.update",
     ) -> Record | None:
-        """Change the fields named. None where there is no such endpoint.
+        """Change the fields named. None where there is no such endpoint. After one is enabled: pausing.release.
 
         All columns are written: the row is locked first, so that nobody's change of the others is undone.
         """
@@ -97,16 +102,48 @@ class Endpoints:
         after = replace(before, **changes)  # type: ignore[arg-type]
         try:
             updated = await session.fetchrow(
-                "update_endpoint", session.org_id, endpoint_id, *self._columns(session.org_id, endpoint_id, after)
+                "update_endpoint",
+                session.org_id,
+                endpoint_id,
+                *self._columns(session.org_id, endpoint_id, after),
+                act.because,
             )
         except asyncpg.UniqueViolationError:
             raise NameTaken(after.name) from None
-        if before.disabled and not after.disabled:
-            await release_held(session, endpoint_id)
-        await audit.record(
-            session, act, "endpoint.update", "endpoint", endpoint_id, before=_audited(before), after=_audited(after)
-        )
+        await audit.record(session, act, action, "endpoint", endpoint_id, before=_audited(before), after=_audited(after))
         return updated
+
+    async def set_disabled(self, session: Session, endpoint_id: UUID, disabled: bool, act: Act) -> Record | None:
+        """Disable it, for the reason of the act, or enable it. None where there is no such endpoint.
+
+        One that is disabled stays as it was disabled first.
+        """
+        row = await lock_endpoint(session, endpoint_id)
+        if row is None or (row["disabled_at"] is not None) == disabled:
+            return row
+        action = "endpoint.disable" if disabled else "endpoint.enable"
+        return await self.update(session, endpoint_id, {"disabled": disabled}, act, action=action)
+
+    async def rotate_secret(
+        self, session: Session, endpoint_id: UUID, overlap_s: float, act: Act, clock: Clock
+    ) -> tuple[Record, str] | None:
+        """A new secret, which nobody will see again. The one before it signs too for `overlap_s`, any older no more.
+
+        None where there is no such endpoint.
+        """
+        row = await lock_endpoint(session, endpoint_id)
+        if row is None:
+            return None
+        secret = sign.new_secret(os.urandom(32))
+        kept = self._secrets(row)[:1] if overlap_s > 0 else []
+        sealed = self._seal_secrets(session.org_id, endpoint_id, [secret, *kept])
+        rotated = await session.fetchrow(
+            "rotate_secret", session.org_id, endpoint_id, sealed, overlap_s if kept else None, clock.now()
+        )
+        assert rotated is not None
+        after = {"previous_valid_until": rotated["previous_secret_until"]}
+        await audit.record(session, act, "endpoint.rotate_secret", "endpoint", endpoint_id, after=after)
+        return rotated, secret
 
     def spec_of(self, row: Record) -> EndpointSpec:
         return EndpointSpec(
@@ -146,9 +183,10 @@ class Endpoints:
     def _seal_secrets(self, org_id: UUID, endpoint_id: UUID, secrets: Sequence[str]) -> bytes:
         return self._sealer.seal(msgspec.json.encode(secrets), f"secret:{org_id}:{endpoint_id}")
 
-    def _unseal_secrets(self, row: Record) -> tuple[bytes, ...]:
+    def _secrets(self, row: Record) -> list[str]:
+        """Newest first."""
         clear = self._sealer.unseal(row["secret_sealed"], f"secret:{row['org_id']}:{row['id']}")
-        return tuple(sign.decode_secret(secret) for secret in msgspec.json.decode(clear, type=list[str]))
+        return msgspec.json.decode(clear, type=list[str])
 
     def _unseal_headers(self, row: Record) -> tuple[tuple[str, str], ...]:
         if row["headers_sealed"] is None:
@@ -165,7 +203,8 @@ class Endpoints:
         headers: tuple[tuple[str, str], ...] = ()
         problem = None
         try:
-            secrets, headers = self._unseal_secrets(row), self._unseal_headers(row)
+            secrets = tuple(map(sign.decode_secret, self._secrets(row)))
+            headers = self._unseal_headers(row)
         except (SealError, ValueError, msgspec.MsgspecError) as error:  # ValueError: too short to be a sealed value
             log.error(
                 "endpoint_unreadable", endpoint_id=str(row["id"]), org_id=str(row["org_id"]), why=type(error).__name__
@@ -181,6 +220,7 @@ class Endpoints:
             ca_pem=row["ca_pem"],
             deleted=row["deleted_at"] is not None,
             problem=problem,
+            all_until=row["previous_secret_until"],
         )
 
 
@@ -212,25 +252,12 @@ async def list_endpoints(session: Session, *, limit: int, after: Sequence[object
 
 
 async def delete_endpoint(session: Session, endpoint_id: UUID, act: Act) -> bool:
-    """Take it away. Its open tasks fall due and die with that reason, each a dead letter."""
+    """Take it away. Its open tasks fall due and die with that reason, each a dead letter. After it: pausing.release."""
     row = await session.fetchrow("delete_endpoint", session.org_id, endpoint_id)
     if row is None:
         return False
-    await release_held(session, endpoint_id)
     await audit.record(session, act, "endpoint.delete", "endpoint", endpoint_id, before={"name": row["name"]})
     return True
-
-
-async def release_held(session: Session, endpoint_id: UUID) -> int:
-    """Let the held tasks of an endpoint go on where they stood."""
-    released = 0
-    while True:
-        row = await session.fetchrow("release_held", session.org_id, endpoint_id, HOLD_BATCH)
-        assert row is not None
-        count: int = row["n"]
-        released += count
-        if count < HOLD_BATCH:
-            return released
 
 
 def _audited(spec: EndpointSpec) -> dict[str, object]:

@@ -153,6 +153,12 @@ class Tasks:
         row = await self._db.fetchrow("disable_endpoint", self._clock.now(), org_id, endpoint_id, reason)
         return row is not None
 
+    async def release_held(self, limit: int) -> int:
+        row = await self._db.fetchrow("release_held", None, limit, self._clock.now())
+        assert row is not None
+        count: int = row["n"]
+        return count
+
 
 def _result_of(settlement: Settlement) -> str:
     if settlement.outcome is None:

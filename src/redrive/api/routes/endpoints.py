@@ -17,7 +17,7 @@ from redrive.api.problems import FieldError, Problem, invalid, not_found
 from redrive.api.queries import PageQuery, id_in_path, no_query
 from redrive.core.permissions import Action
 from redrive.core.redact import REDACTED
-from redrive.store import endpoints, idempotency
+from redrive.store import endpoints, idempotency, pausing
 from redrive.store.audit import Act
 from redrive.store.db import Record, Session
 from redrive.store.endpoints import EndpointSpec, NameTaken, lock_endpoint
@@ -116,6 +116,8 @@ async def change_endpoint(
         raise _name_taken() from None
     if row is None:
         raise not_found("endpoint")
+    if changes.get("disabled") is False:
+        await pausing.release(context.engine_db, caller.org_id, context.clock)
     return answer(_shape(context, caller, row))
 
 
@@ -136,6 +138,7 @@ async def delete_endpoint(endpoint_id: str, request: Request, caller: Manager, c
     async with context.tenant(caller) as session:
         if not await endpoints.delete_endpoint(session, wanted, act_of(request, caller)):
             raise not_found("endpoint")
+    await pausing.release(context.engine_db, caller.org_id, context.clock)
     return Response(status_code=204)
 
 

@@ -1,6 +1,7 @@
 """The retry queue: what failed and will be tried again, and a person's hand in it."""
 
 import random
+from collections.abc import Sequence
 from typing import Annotated
 from uuid import UUID
 
@@ -13,7 +14,7 @@ from redrive.api.context import ApiContext, Context, act_of
 from redrive.api.cursors import ListPlace
 from redrive.api.problems import Problem, not_found
 from redrive.api.queries import BecauseIn, RetryIn, RetryQueueQuery, id_in_path, no_query
-from redrive.store import retry_queue
+from redrive.store import pausing, retry_queue
 from redrive.store.audit import Act
 from redrive.store.db import Record, Session
 from redrive.store.dead_letters import redrive
@@ -32,9 +33,16 @@ def refused(refusal: Refusal, noun: str) -> Problem:
         case Refusal.IN_PROGRESS:
             return Problem(409, "A try is under way. Wait for its result, then decide.")
         case Refusal.HELD:
-            return Problem(409, "It is held, since its endpoint is disabled. Enable the endpoint, and it goes on.")
+            return held(())
         case Refusal.NOT_OPEN:
             return Problem(409, "It is finished already: there is nothing left to do.")
+
+
+def held(causes: Sequence[str]) -> Problem:
+    """Why nothing can be tried now; `causes` as the store names them."""
+    if not causes:
+        return Problem(409, "It is held, or was a moment ago. GET /v1/retries and its endpoint say what holds it.")
+    return Problem(409, f"It is held, since {' and '.join(causes)}. Lift that, and it goes on where it stood.")
 
 
 @router.get("")
@@ -70,6 +78,8 @@ async def retry_now(
         refusal = await retry_queue.retry_now(session, wanted, act, context.clock)
         if refusal is Refusal.NOT_OPEN:
             refusal = await _redrive(context, session, wanted, act, at_once=asked.now)
+        if refusal is Refusal.HELD:
+            raise held(await pausing.hold_causes(session, wanted))
         if refusal is not None:
             raise refused(refusal, NOUN)
         row = await _entry(session, wanted)

@@ -18,23 +18,44 @@ due AS MATERIALIZED (
         AND (t.state = 'waiting' OR t.lease_ends_at <= clock.now)
       ORDER BY t.due_at, t.id LIMIT $8 FOR UPDATE SKIP LOCKED) d
    LIMIT $5),
+-- What is paused as a whole. Normally nothing is: one look into an empty index, and one at the one row of its table.
+paused AS MATERIALIZED (
+  SELECT o.org_id FROM redrive.org o WHERE o.paused_at IS NOT NULL),
 seen AS MATERIALIZED (
-  SELECT due.*, due.state = 'leased' AS lost, coalesce(e.timeout_s, p.timeout_s) AS timeout_s,
-         e.disabled_at IS NOT NULL AND e.deleted_at IS NULL AS hold
-    FROM due
-    JOIN redrive.policy p ON p.org_id = due.org_id AND p.id = due.policy_id
-    LEFT JOIN redrive.endpoint e ON e.org_id = due.org_id AND e.id = due.endpoint_id),
--- Whoever enables an endpoint releases what is held for it, and cannot see what is being held at that moment. So a
--- disabled one is locked, and they wait for this claim. Where they were first, they may release for minutes: their tasks
--- are passed over, as they are, for a later claim to look at again. They are answered, so that the floor passes them too.
-shut AS MATERIALIZED (
+  SELECT s.*, s.shut OR s.org_paused OR s.all_paused AS hold
+    FROM (
+      SELECT due.*, due.state = 'leased' AS lost, coalesce(e.timeout_s, p.timeout_s) AS timeout_s,
+             (e.disabled_at IS NOT NULL OR e.paused_at IS NOT NULL) AND e.deleted_at IS NULL AS shut,
+             due.org_id IN (SELECT org_id FROM paused) AS org_paused,
+             (SELECT i.paused_at IS NOT NULL FROM redrive.installation i WHERE i.singleton) AS all_paused
+        FROM due
+        JOIN redrive.policy p ON p.org_id = due.org_id AND p.id = due.policy_id
+        LEFT JOIN redrive.endpoint e ON e.org_id = due.org_id AND e.id = due.endpoint_id
+      OFFSET 0) s),  -- each is asked once, not once for each place that names it
+-- Whoever enables or resumes releases what is held, and cannot see what is being held at that moment. So what shuts a task
+-- out is locked (its endpoint, its org, the installation), and they wait for this claim. Where they were first, the tasks are
+-- passed over, as they are, for a later claim to look at again. They are answered, so that the floor passes them too.
+shut_endpoints AS MATERIALIZED (
   SELECT e.org_id, e.id
-    FROM (SELECT DISTINCT org_id, endpoint_id FROM seen WHERE hold) d
+    FROM (SELECT DISTINCT org_id, endpoint_id FROM seen WHERE shut) d
     JOIN redrive.endpoint e ON e.org_id = d.org_id AND e.id = d.endpoint_id
-   WHERE e.disabled_at IS NOT NULL AND e.deleted_at IS NULL FOR SHARE OF e SKIP LOCKED),
+   WHERE (e.disabled_at IS NOT NULL OR e.paused_at IS NOT NULL) AND e.deleted_at IS NULL FOR SHARE OF e SKIP LOCKED),
+shut_orgs AS MATERIALIZED (
+  SELECT o.org_id
+    FROM (SELECT DISTINCT org_id FROM seen WHERE org_paused) d
+    JOIN redrive.org o ON o.org_id = d.org_id
+   WHERE o.paused_at IS NOT NULL FOR SHARE OF o SKIP LOCKED),
+shut_all AS MATERIALIZED (
+  SELECT i.singleton
+    FROM (SELECT FROM seen WHERE all_paused LIMIT 1) d
+    JOIN redrive.installation i ON i.singleton
+   WHERE i.paused_at IS NOT NULL FOR SHARE OF i SKIP LOCKED),
 terms AS MATERIALIZED (
-  SELECT seen.*, seen.hold AND NOT EXISTS (
-           SELECT FROM shut WHERE shut.org_id = seen.org_id AND shut.id = seen.endpoint_id) AS passed
+  SELECT seen.*, seen.hold AND NOT (
+           EXISTS (SELECT FROM shut_all)
+           OR seen.org_paused AND seen.org_id IN (SELECT org_id FROM shut_orgs)
+           OR seen.shut AND EXISTS (
+             SELECT FROM shut_endpoints s WHERE s.org_id = seen.org_id AND s.id = seen.endpoint_id)) AS passed
     FROM seen),
 taken AS (
   -- By its place on disk, where the lock holds it: no look-up.

@@ -1,0 +1,36 @@
+"""Lets held tasks go on that nothing holds any more. Run by every worker, beside its claims.
+
+Whoever resumes or enables releases what was held; if they die before the end, or a backlog is too large for them, this
+does the rest. Any number of workers may do it at once: each takes other rows.
+"""
+
+import asyncio
+
+import structlog
+
+from redrive.core.ports import TaskStore
+from redrive.engine.settler import brief
+
+LOOK_EVERY_S = 2.0
+RELEASE_BATCH = 1_000  # in one transaction, so that claims come between
+
+log = structlog.get_logger("redrive.releaser")
+
+
+class Releaser:
+    def __init__(self, store: TaskStore, *, every_s: float = LOOK_EVERY_S) -> None:
+        self._store = store
+        self._every_s = every_s
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        while True:
+            try:
+                released = await self._store.release_held(RELEASE_BATCH)
+            except Exception as error:  # noqa: BLE001 - the database may be away: the next look may find it again
+                log.warning("release_failed", error=brief(error), again_in_s=self._every_s)
+                released = 0
+            if released:
+                log.info("held_tasks_released", tasks=released)
+            if released < RELEASE_BATCH:
+                await asyncio.sleep(self._every_s)

@@ -1,0 +1,146 @@
+"""The kill switch: the installation, an org or an endpoint is paused and resumed, and what was held for it goes on.
+
+What is paused holds its tasks as they fall due (the claim query moves them to `held`): no try is spent, nothing is lost.
+Called by the API and the command line. Whoever resumes or enables commits that first, then calls `release` until nothing
+is left; if they die in between, the workers do the rest (store.tasks.release_held).
+"""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from uuid import UUID
+
+from redrive.store import audit
+from redrive.store.audit import Act
+from redrive.store.clock import Clock
+from redrive.store.counters import count_of
+from redrive.store.db import Database, Record, Session
+from redrive.store.endpoints import get_endpoint
+
+HOLD_BATCH = 2_000  # released in one transaction: short enough for others to come between
+RELEASE_WITHIN_S = 2.0  # how long a caller waits for it; the workers go on with the rest
+MAX_PAUSED_SHOWN = 100
+MAX_HELD_COUNTED = 10_000
+
+
+class PauseScope(StrEnum):
+    INSTALLATION = "installation"
+    ORG = "org"
+    ENDPOINT = "endpoint"
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """Whether something is paused. `held`: how many tasks it holds; None where that is not the asker's to know."""
+
+    scope: PauseScope
+    id: UUID
+    paused_at: datetime | None
+    paused_by: str | None
+    because: str | None
+    held: int | None
+    name: str | None = None
+
+    @property
+    def paused(self) -> bool:
+        return self.paused_at is not None
+
+
+async def pause(session: Session, scope: PauseScope, act: Act, clock: Clock, endpoint_id: UUID | None = None) -> bool:
+    """Pause it. False where nothing changed: it is paused already, or there is no such endpoint."""
+    place = _place(session, scope, endpoint_id)
+    row = await session.fetchrow(f"pause_{scope}", clock.now(), act.actor, act.because, *place)
+    if row is None:
+        return False
+    await audit.record(session, act, f"{scope}.pause", scope, row["id"])
+    return True
+
+
+async def resume(session: Session, scope: PauseScope, act: Act, clock: Clock, endpoint_id: UUID | None = None) -> bool:
+    """Let it go on. False where nothing changed. After the commit, call `release`."""
+    place = _place(session, scope, endpoint_id)
+    row = await session.fetchrow(f"resume_{scope}", clock.now(), *place)
+    if row is None:
+        return False
+    await audit.record(session, act, f"{scope}.resume", scope, row["id"])
+    return True
+
+
+async def release(
+    engine: Database, org_id: UUID | None, clock: Clock, *, within_s: float | None = RELEASE_WITHIN_S
+) -> int:
+    """Let held tasks go on where they stood, if nothing holds them any more: of an org, or of all (None).
+
+    Each batch is a transaction of its own. Answers how many; what is left after `within_s` is left to the workers.
+    """
+    loop = asyncio.get_running_loop()
+    until = None if within_s is None else loop.time() + within_s
+    released = 0
+    while True:
+        row = await engine.fetchrow("release_held", org_id, HOLD_BATCH, clock.now())
+        assert row is not None
+        count: int = row["n"]
+        released += count
+        if count < HOLD_BATCH or (until is not None and loop.time() >= until):
+            return released
+
+
+async def pauses(session: Session) -> tuple[Pause, Pause]:
+    """The installation's and the org's own. What other orgs hold is not said: see `held_everywhere`."""
+    whole, org = await session.fetch("get_pauses", session.org_id)
+    return _pause(whole, PauseScope.INSTALLATION, None), _pause(org, PauseScope.ORG, await count_of(session, "task.held"))
+
+
+async def held_everywhere(engine: Database) -> int:
+    row = await engine.fetchrow("count_held_everywhere")
+    return int(row["n"]) if row else 0
+
+
+async def paused_endpoints(session: Session) -> list[Pause]:
+    """The oldest MAX_PAUSED_SHOWN of them; each counts at most MAX_HELD_COUNTED held tasks."""
+    rows = await session.fetch("list_paused_endpoints", session.org_id, MAX_PAUSED_SHOWN, MAX_HELD_COUNTED)
+    return [_pause(row, PauseScope.ENDPOINT, row["held"], row["name"]) for row in rows]
+
+
+async def endpoint_pause(session: Session, endpoint_id: UUID) -> Pause | None:
+    """An endpoint's; None where there is no such endpoint."""
+    row = await get_endpoint(session, endpoint_id)
+    if row is None:
+        return None
+    counted = await session.fetchrow("count_held", session.org_id, endpoint_id, MAX_HELD_COUNTED)
+    return _pause(row, PauseScope.ENDPOINT, counted["n"] if counted else 0, row["name"])
+
+
+async def hold_causes(session: Session, task_id: UUID) -> list[str]:
+    """Why a task is held, for a person to read; nothing where it is being released at this moment."""
+    row = await session.fetchrow("hold_causes", session.org_id, task_id)
+    if row is None:
+        return []
+    named = f'its endpoint "{row["endpoint"]}" is'
+    return [
+        cause
+        for since, cause in (
+            (row["installation_paused_at"], "the installation is paused"),
+            (row["org_paused_at"], "the org is paused"),
+            (row["endpoint_paused_at"], f"{named} paused"),
+            (row["endpoint_disabled_at"], f"{named} disabled"),
+        )
+        if since is not None
+    ]
+
+
+def _place(session: Session, scope: PauseScope, endpoint_id: UUID | None) -> Sequence[UUID]:
+    match scope:
+        case PauseScope.INSTALLATION:
+            return ()
+        case PauseScope.ORG:
+            return (session.org_id,)
+        case PauseScope.ENDPOINT:
+            assert endpoint_id is not None, "which endpoint?"
+            return session.org_id, endpoint_id
+
+
+def _pause(row: Record, scope: PauseScope, held: int | None, name: str | None = None) -> Pause:
+    return Pause(scope, row["id"], row["paused_at"], row["paused_by"], row["paused_because"], held, name)
