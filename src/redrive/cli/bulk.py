@@ -202,7 +202,7 @@ def _explained(letter_id: UUID, refusal: Refusal) -> str:
         case Refusal.IN_PROGRESS:
             return f"{letter_id}: it is being retried. Wait for the outcome, then try again."
         case Refusal.HELD:
-            return f"{letter_id}: it is held. See what is paused or disabled with `redrive stats` and `redrive endpoints list`."
+            return f"{letter_id}: it is held. `redrive stats` and `redrive endpoints list` tell what is paused."
         case Refusal.NOT_OPEN:
             return f"{letter_id}: it is not open any more: it was retried or resolved. `redrive dead show` tells."
     assert_never(refusal)

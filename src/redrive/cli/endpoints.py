@@ -8,22 +8,29 @@ from redrive.cli import shapes
 from redrive.cli.connect import act_of, open_desk
 from redrive.cli.lookup import find_endpoint
 from redrive.cli.options import AsJson, Because, Where, command
-from redrive.cli.output import Column, emit, note, say, table
+from redrive.cli.output import Column, cell, emit, note, say, table
+from redrive.cli.pausing import switch
 from redrive.cli.runner import Refused, WrongUsage, run
+from redrive.cli.send import payload_of
 from redrive.core.address import AddressRules, BadUrl, parse_target
 from redrive.core.policy import MAX_TIMEOUT_S, MIN_TIMEOUT_S
 from redrive.store import endpoints as store
 from redrive.store import pausing
 from redrive.store.clock import DatabaseClock
-from redrive.store.endpoints import Endpoints, EndpointSpec, NameTaken
+from redrive.store.endpoints import DEFAULT_OVERLAP_S, MAX_OVERLAP_S, Endpoints, EndpointSpec, NameTaken
+from redrive.store.events import NewEvent, accept_test
+from redrive.store.orgs import new_id
 from redrive.store.paging import MAX_PAGE_ROWS
+from redrive.store.pausing import PauseScope
 from redrive.store.policies import get_policy
 
 MAX_TEXT_CHARS = 200
 MAX_EVENT_TYPES = 100
 CLOCK = DatabaseClock()
 
-app = typer.Typer(no_args_is_help=True, help="Endpoints: list, add, disable, enable, delete.")
+app = typer.Typer(
+    no_args_is_help=True, help="Endpoints: list, add, pause, disable, rotate their secrets, test, delete."
+)
 
 Called = Annotated[str, typer.Argument(metavar="ENDPOINT", help="Its id or its name.")]
 
@@ -46,9 +53,12 @@ def list_(where: Where, as_json: AsJson = False) -> None:
             for endpoint in found:
                 emit(endpoint)
             return True
-        titles = ("id", "name", "url", "event types", "policy", "disabled")
+        titles = ("id", "name", "url", "event types", "policy", "disabled", "paused")
         rows = [
-            [e["id"], e["name"], e["url"], " ".join(map(str, _listed(e["event_types"]))), e["policy"], e["disabled_at"]]
+            [
+                *(e["id"], e["name"], e["url"], " ".join(map(str, _listed(e["event_types"])))),
+                *(e["policy"], e["disabled_at"], e["paused_at"]),
+            ]
             for e in found
         ]
         empty = "There are no endpoints. `redrive endpoints add` makes one."
@@ -116,6 +126,83 @@ def disable(where: Where, called: Called, because: Because = None, as_json: AsJs
 def enable(where: Where, called: Called, because: Because = None, as_json: AsJson = False) -> None:
     """Enable an endpoint again. Its held tasks go on where they stood."""
     _set_disabled(where, called, False, because, as_json)
+
+
+@command(app, "pause")
+def pause(where: Where, called: Called, because: Because = None, as_json: AsJson = False) -> None:
+    """Pause an endpoint. Its tasks are held as they fall due: no try is spent, nothing is lost."""
+    switch(where, PauseScope.ENDPOINT, called, because, as_json, paused=True)
+
+
+@command(app, "resume")
+def resume(where: Where, called: Called, because: Because = None, as_json: AsJson = False) -> None:
+    """Resume an endpoint. Its held tasks go on where they stood."""
+    switch(where, PauseScope.ENDPOINT, called, because, as_json, paused=False)
+
+
+@command(app, "rotate-secret")
+def rotate_secret(
+    where: Where,
+    called: Called,
+    overlap_s: Annotated[
+        float, typer.Option("--overlap-s", min=0, max=MAX_OVERLAP_S, help="Seconds that the old secret signs too.")
+    ] = DEFAULT_OVERLAP_S,
+    because: Because = None,
+    as_json: AsJson = False,
+) -> None:
+    """Give an endpoint a new secret and show it, this once."""
+
+    async def work() -> bool:
+        async with open_desk(where) as desk:
+            sealer = await desk.sealer()
+            async with desk.session() as session:
+                found = await find_endpoint(session, called)
+                rotated = await Endpoints(sealer).rotate_secret(session, found["id"], overlap_s, act_of(because), CLOCK)
+        assert rotated is not None
+        row, secret = rotated
+        until = row["previous_secret_until"]
+        if as_json:
+            emit({"id": row["id"], "secret": secret, "previous_valid_until": until})
+        else:
+            say(secret)
+            rest = f"The one before it signs too until {cell(until)}." if until else "The one before it signs no more."
+            note(f'This is the new secret of endpoint {row["id"]} ("{row["name"]}"). It is not shown again. {rest}')
+        return True
+
+    run(work)
+
+
+@command(app, "test")
+def send_test(
+    where: Where,
+    called: Called,
+    event_type: Annotated[str, typer.Option("--event-type", help="The event's type.")] = "redrive.test",
+    payload: Annotated[str, typer.Option("--payload", help="The event's payload: JSON.")] = '{"test": true}',
+    as_json: AsJson = False,
+) -> None:
+    """Send an event to this endpoint and no other; prints its id."""
+
+    async def work() -> bool:
+        if not 1 <= len(event_type) <= MAX_TEXT_CHARS or not event_type.isprintable():
+            raise WrongUsage(f"An event type has 1 to {MAX_TEXT_CHARS} printable characters.")
+        async with open_desk(where) as desk:
+            async with desk.session() as session:
+                endpoint_id = (await find_endpoint(session, called))["id"]
+            event = NewEvent(
+                desk.org_id, new_id(), event_type, payload_of(None, payload, None), endpoint_id=endpoint_id
+            )
+            async with desk.engine.tenant(desk.org_id) as session:
+                receipt = await accept_test(session, event, act_of(), CLOCK)
+        if receipt.verdict != "accepted":
+            raise Refused(f'Endpoint "{called}" was deleted meanwhile.')
+        if as_json:
+            emit({"event_id": event.id, "status": receipt.status})
+        else:
+            say(str(event.id))
+            note(f"`redrive events history {event.id}` tells what becomes of it.")
+        return True
+
+    run(work)
 
 
 @command(app, "delete")

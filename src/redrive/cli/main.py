@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from redrive.cli import audit, check, dead, endpoints, events, keys, migrate, policy, send, serve, worker
+from redrive.cli import audit, check, dead, endpoints, events, keys, migrate, pausing, policy, send, serve, stats, worker
 from redrive.version import __version__
 
 app = typer.Typer(
@@ -31,7 +31,7 @@ def redrive(
     """Reliable delivery with retries, dead letters and redrive."""
 
 
-for single in (serve, worker, migrate, check, send, audit):
+for single in (serve, worker, migrate, check, send, pausing, stats, audit):
     single.add_to(app)
 for name, noun in (("dead", dead), ("events", events), ("endpoints", endpoints), ("keys", keys), ("policy", policy)):
     app.add_typer(noun.app, name=name)

@@ -42,7 +42,7 @@ def send(
     """Hand in an event. Without a payload it is {}."""
 
     async def work() -> bool:
-        body = _payload(source, payload, payload_file)
+        body = payload_of(source, payload, payload_file)
         for text in (event_type, policy, external_system, ordering_key, correlation_id):
             if text is not None and (not 1 <= len(text) <= MAX_TEXT_CHARS or not text.isprintable()):
                 raise WrongUsage(f"Event types, names and keys have 1 to {MAX_TEXT_CHARS} printable characters.")
@@ -79,7 +79,7 @@ def send(
     run(work)
 
 
-def _payload(source: str | None, given: str | None, file: Path | None) -> bytes:
+def payload_of(source: str | None, given: str | None, file: Path | None) -> bytes:
     if sum(way is not None for way in (source, given, file)) > 1:
         raise WrongUsage("Give the payload once: --payload, --payload-file, or - for stdin.")
     if source not in (None, STDIN):

@@ -125,6 +125,8 @@ def endpoint(row: Record) -> Shape:
         "disabled": row["disabled_at"] is not None,
         "disabled_at": row["disabled_at"],
         "disabled_reason": row["disabled_reason"],
+        "paused": row["paused_at"] is not None,
+        "paused_at": row["paused_at"],
         "created_at": row["created_at"],
     }
 
