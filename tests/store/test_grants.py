@@ -32,6 +32,8 @@ async def app(engine: Engine) -> AsyncIterator[Connection]:
         "UPDATE redrive.api_key SET hash = lookup",
         "UPDATE redrive.api_key SET expires_at = NULL",
         "DELETE FROM redrive.api_key",
+        "SELECT seal_check FROM redrive.installation",
+        "UPDATE redrive.installation SET seal_check = NULL",
         "SELECT redrive.enqueue('a', '1')",
         "SELECT redrive.publish('a', '1')",
         "SELECT redrive.hand_in('a', NULL, '1', NULL, 'default', NULL, NULL, NULL)",

@@ -1,4 +1,4 @@
-"""The kill switch in the store: what is paused holds its tasks and spends nothing; resuming lets them go on, whoever meets.
+"""The kill switch in the store: what is paused holds its tasks and spends nothing; resuming lets them go on.
 
 Each meeting has two connections. One has done its part and not committed; the other comes then.
 """
@@ -116,7 +116,8 @@ async def test_pausing_and_resuming_are_audited_once_and_the_first_reason_stays(
     assert state.because == PERSON.because
     assert [await engine.resume(scope, endpoint_id) for _ in range(2)] == [True, False]
     acts = await engine.sql.fetch(
-        "SELECT action, subject_kind FROM redrive.audit WHERE action LIKE '%.pause' OR action LIKE '%.resume' ORDER BY at"
+        "SELECT action, subject_kind FROM redrive.audit"
+        " WHERE action LIKE '%.pause' OR action LIKE '%.resume' ORDER BY at"
     )
     assert [tuple(act) for act in acts] == [(f"{scope}.pause", scope), (f"{scope}.resume", scope)]
 
@@ -316,5 +317,3 @@ async def _states(engine: Engine) -> dict[str, int]:
 
 def _nodes(plan: dict[str, Any]) -> list[dict[str, Any]]:
     return [plan, *(node for child in plan.get("Plans", []) for node in _nodes(child))]
-
-

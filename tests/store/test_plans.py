@@ -115,6 +115,11 @@ def _events(status: str | None) -> Callable[[Facts], Arguments]:
     return lambda facts: (facts.engine.org_id, status, None, None, None, 51)
 
 
+def _deliveries(status: str | None) -> Callable[[Facts], Arguments]:
+    # Of an endpoint that has few of the tasks: of the others' it looks at none.
+    return lambda facts: (facts.engine.org_id, new_id(), status, None, 51, 10_000 if status else 51)
+
+
 def _by_task(facts: Facts) -> Arguments:
     return facts.engine.org_id, facts.task_id
 
@@ -158,6 +163,12 @@ APP = [
     Case("list_events", _events("delivered"), "event_by_age", sorts=False),
     Case("count_events", lambda facts: (facts.engine.org_id, "queued"), "task_open"),
     Case("count_events", lambda facts: (facts.engine.org_id, "failed"), "task_dead"),
+    Case("find_deliveries", _deliveries(None), "task_of_endpoint"),
+    Case("find_deliveries", _deliveries("pending"), "task_of_endpoint"),
+    Case("list_deliveries", lambda facts: (facts.engine.org_id, [facts.task_id]), "task_pkey"),
+    Case("oldest_due", lambda facts: (facts.engine.org_id, facts.now, 10_000), "task_retrying"),
+    Case("count_held", lambda facts: (facts.engine.org_id, new_id(), 10_000), "task_held"),
+    Case("hold_causes", _by_task, "task_pkey"),
 ]
 
 

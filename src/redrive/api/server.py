@@ -22,12 +22,38 @@ from redrive.api.failures import answer_of, problem_of
 from redrive.api.front_door import BATCH_PATH, EVENTS_PATH, FrontDoor, read_headers
 from redrive.api.guard import Guard
 from redrive.api.problems import PROBLEM_TYPE, FieldError, Problem, bad_query, invalid
-from redrive.api.routes import audit, dead_letters, endpoints, events, health, logs, policies, retry_queue
+from redrive.api.routes import (
+    audit,
+    dead_letters,
+    endpoint_actions,
+    endpoints,
+    events,
+    health,
+    logs,
+    policies,
+    retries,
+    retry_queue,
+    stats,
+)
 from redrive.api.status_desk import StatusDesk
 
 __all__ = ["ASGIApp", "ApiContext", "create_app"]
 
 ASGIApp = Callable[[Any, Any, Any], Awaitable[None]]
+
+_ROUTES = (
+    events,
+    endpoints,
+    endpoint_actions,
+    retries,
+    retry_queue,
+    dead_letters,
+    logs,
+    policies,
+    audit,
+    stats,
+    health,
+)
 
 
 def create_app(context: ApiContext) -> "Api":
@@ -117,7 +143,7 @@ def _routes(context: ApiContext, authenticator: Authenticator, committer: Commit
     app.state.authenticator = authenticator
     app.state.committer = committer
     app.state.status_desk = StatusDesk(context)
-    for module in (events, endpoints, retry_queue, dead_letters, logs, policies, audit, health):
+    for module in _ROUTES:
         app.include_router(module.router)
     openapi.describe_hot_routes(app)
     return app

@@ -241,6 +241,8 @@ def endpoint(row: Row, spec: EndpointSpec, *, whole_url: bool) -> Shape:
         "disabled": spec.disabled,
         "disabled_at": row["disabled_at"],
         "disabled_reason": row["disabled_reason"],
+        "paused": row["paused_at"] is not None,
+        "paused_at": row["paused_at"],
         "created_at": row["created_at"],
         "updated_at": row["updated_at"],
     }

@@ -23,6 +23,9 @@ from redrive.store.orgs import new_id
 from redrive.store.paging import Page, page_of
 from redrive.store.seal import Sealer, SealError
 
+DEFAULT_OVERLAP_S = 86_400.0  # how long the secret before a new one signs too
+MAX_OVERLAP_S = 604_800.0
+
 log = structlog.get_logger("redrive.endpoints")
 
 _SEALED_SHUT = (
@@ -110,7 +113,9 @@ class Endpoints:
             )
         except asyncpg.UniqueViolationError:
             raise NameTaken(after.name) from None
-        await audit.record(session, act, action, "endpoint", endpoint_id, before=_audited(before), after=_audited(after))
+        await audit.record(
+            session, act, action, "endpoint", endpoint_id, before=_audited(before), after=_audited(after)
+        )
         return updated
 
     async def set_disabled(self, session: Session, endpoint_id: UUID, disabled: bool, act: Act) -> Record | None:

@@ -8,6 +8,8 @@ from datetime import datetime
 from typing import NamedTuple
 from uuid import UUID
 
+from redrive.store import audit
+from redrive.store.audit import Act
 from redrive.store.clock import Clock
 from redrive.store.db import Database, Record, Session, array_or_null
 from redrive.store.paging import Page, page_of
@@ -40,7 +42,7 @@ class Receipt(NamedTuple):
     status: str | None
 
 
-async def accept(db: Database, events: Sequence[NewEvent], clock: Clock) -> list[Receipt]:
+async def accept(db: Database | Session, events: Sequence[NewEvent], clock: Clock) -> list[Receipt]:
     """Store events and fan them out, in one transaction. Answers in the order given.
 
     The same id twice in one batch is one event: the second is measured against the first.
@@ -58,6 +60,15 @@ async def accept(db: Database, events: Sequence[NewEvent], clock: Clock) -> list
             answers[place] = _repeated(event, firsts[event[:2]], answers[place])
         seen.add(event[:2])
     return answers
+
+
+async def accept_test(session: Session, event: NewEvent, act: Act, clock: Clock) -> Receipt:
+    """An event by which a person tries an endpoint, and in the same transaction its entry in the audit."""
+    (receipt,) = await accept(session, [event], clock)
+    if receipt.verdict == "accepted":
+        assert event.endpoint_id is not None
+        await audit.record(session, act, "endpoint.test", "endpoint", event.endpoint_id, after={"event_id": event.id})
+    return receipt
 
 
 def _repeated(event: NewEvent, first: NewEvent, receipt: Receipt) -> Receipt:

@@ -1,8 +1,8 @@
 """The kill switch: the installation, an org or an endpoint is paused and resumed, and what was held for it goes on.
 
-What is paused holds its tasks as they fall due (the claim query moves them to `held`): no try is spent, nothing is lost.
-Called by the API and the command line. Whoever resumes or enables commits that first, then calls `release` until nothing
-is left; if they die in between, the workers do the rest (store.tasks.release_held).
+What is paused holds its tasks as they fall due (the claim query moves them to `held`): no try is spent, nothing is
+lost. Called by the API and the command line. Whoever resumes or enables commits that first, then calls `release`; what
+they leave behind, or die before, the workers release (engine.releaser).
 """
 
 import asyncio
@@ -90,7 +90,9 @@ async def release(
 async def pauses(session: Session) -> tuple[Pause, Pause]:
     """The installation's and the org's own. What other orgs hold is not said: see `held_everywhere`."""
     whole, org = await session.fetch("get_pauses", session.org_id)
-    return _pause(whole, PauseScope.INSTALLATION, None), _pause(org, PauseScope.ORG, await count_of(session, "task.held"))
+    return _pause(whole, PauseScope.INSTALLATION, None), _pause(
+        org, PauseScope.ORG, await count_of(session, "task.held")
+    )
 
 
 async def held_everywhere(engine: Database) -> int:
@@ -99,8 +101,8 @@ async def held_everywhere(engine: Database) -> int:
 
 
 async def paused_endpoints(session: Session) -> list[Pause]:
-    """The oldest MAX_PAUSED_SHOWN of them; each counts at most MAX_HELD_COUNTED held tasks."""
-    rows = await session.fetch("list_paused_endpoints", session.org_id, MAX_PAUSED_SHOWN, MAX_HELD_COUNTED)
+    """The oldest, one more than MAX_PAUSED_SHOWN; each counts at most MAX_HELD_COUNTED held tasks."""
+    rows = await session.fetch("list_paused_endpoints", session.org_id, MAX_PAUSED_SHOWN + 1, MAX_HELD_COUNTED)
     return [_pause(row, PauseScope.ENDPOINT, row["held"], row["name"]) for row in rows]
 
 

@@ -1,0 +1,38 @@
+"""What pauses and deliveries look like to clients. Pure; called by the routes."""
+
+from redrive.api.shapes import Shape, moment
+from redrive.core.decide import Reason
+from redrive.core.lifecycle import TaskState, relay_status
+from redrive.store.db import Record
+from redrive.store.pausing import Pause, PauseScope
+
+
+def pause(state: Pause) -> Shape:
+    named: Shape = {"endpoint_id": state.id, "name": state.name} if state.scope is PauseScope.ENDPOINT else {}
+    return {
+        "scope": state.scope,
+        **named,
+        "paused": state.paused,
+        "paused_at": state.paused_at,
+        "paused_by": state.paused_by,
+        "because": state.because,
+        "held": state.held,
+    }
+
+
+def delivery(row: Record) -> Shape:
+    state = TaskState(row["state"])
+    is_scheduled = state in (TaskState.WAITING, TaskState.HELD) and row["attempts"] > 0
+    return {
+        "id": row["id"],
+        "log_id": row["id"],
+        "event_id": row["event_id"],
+        "event_type": row["event_type"],
+        "status": relay_status(state, Reason(row["reason"]) if row["reason"] else None),
+        "attempts": row["attempts"],
+        "received_at": row["received_at"],
+        "last_attempt_at": row["last_attempt_at"],
+        "delivered_at": row["delivered_at"],
+        "error_message": row["error_message"],
+        "next_retry_at": moment(row["due_at"]) if is_scheduled else None,
+    }

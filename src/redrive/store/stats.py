@@ -1,0 +1,98 @@
+"""Where an org stands, in numbers: from the counters that are kept on write. Read by the API and the command line.
+
+The dataclasses are the answer's shape: field by field what clients see.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+from redrive.store.clock import Clock
+from redrive.store.counters import counts
+from redrive.store.db import Session
+from redrive.store.pausing import pauses
+
+MAX_ROWS_LOOKED_AT = 10_000  # for the oldest due task
+
+
+@dataclass(frozen=True, slots=True)
+class EventNumbers:
+    total: int
+    received: int  # in the inbox: nobody subscribes to them
+    routed: int
+
+
+@dataclass(frozen=True, slots=True)
+class TaskNumbers:
+    waiting: int
+    leased: int
+    held: int
+    succeeded: int
+    dead: int
+
+
+@dataclass(frozen=True, slots=True)
+class QueueNumbers:
+    total: int
+
+
+@dataclass(frozen=True, slots=True)
+class LetterNumbers:
+    open: int
+    replaying: int
+    resolved: int
+    ignored: int
+
+
+@dataclass(frozen=True, slots=True)
+class EndpointNumbers:
+    total: int
+    disabled: int
+    paused: int
+
+
+@dataclass(frozen=True, slots=True)
+class Paused:
+    installation: bool
+    org: bool
+    endpoints: int
+
+
+@dataclass(frozen=True, slots=True)
+class Stats:
+    events: EventNumbers
+    tasks: TaskNumbers
+    retry_queue: QueueNumbers
+    dead_letters: LetterNumbers
+    endpoints: EndpointNumbers
+    success_rate: float | None  # of what is finished; None before anything is
+    paused: Paused
+    oldest_due_at: datetime | None  # since when the task is due that waits longest
+    as_of: datetime
+
+
+async def stats(session: Session, clock: Clock) -> Stats:
+    counted = await counts(session)
+    endpoints = await session.fetchrow("count_endpoint_states", session.org_id)
+    oldest = await session.fetchrow("oldest_due", session.org_id, clock.now(), MAX_ROWS_LOOKED_AT)
+    assert endpoints is not None
+    assert oldest is not None
+    installation, org = await pauses(session)
+    tasks = TaskNumbers(**_named("task", counted, TaskNumbers))
+    finished = tasks.succeeded + tasks.dead
+    received, routed = counted.get("event.inbox", 0), counted.get("event.routed", 0)
+    return Stats(
+        events=EventNumbers(received + routed, received, routed),
+        tasks=tasks,
+        retry_queue=QueueNumbers(counted.get("retrying", 0)),
+        dead_letters=LetterNumbers(**_named("dead", counted, LetterNumbers)),
+        endpoints=EndpointNumbers(**endpoints),
+        success_rate=tasks.succeeded / finished if finished else None,
+        paused=Paused(installation.paused, org.paused, endpoints["paused"]),
+        oldest_due_at=oldest["due_at"],
+        as_of=oldest["now"],
+    )
+
+
+def _named(group: str, counted: Mapping[str, int], numbers: type[TaskNumbers | LetterNumbers]) -> dict[str, int]:
+    return {name: counted.get(f"{group}.{name}", 0) for name in numbers.__dataclass_fields__}
