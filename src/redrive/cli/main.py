@@ -4,7 +4,21 @@ from typing import Annotated
 
 import typer
 
-from redrive.cli import audit, check, dead, endpoints, events, keys, migrate, pausing, policy, send, serve, stats, worker
+from redrive.cli import (
+    audit,
+    check,
+    dead,
+    endpoints,
+    events,
+    keys,
+    migrate,
+    pausing,
+    policy,
+    send,
+    serve,
+    stats,
+    worker,
+)
 from redrive.version import __version__
 
 app = typer.Typer(
