@@ -142,16 +142,8 @@ async def test_whoever_resumes_waits_for_a_claim_that_is_holding_and_releases_wh
         claim = await other.fetch(query("claim"), *_claim_arguments(engine))
         assert [row["state"] for row in claim] == ["held"]
         resuming = asyncio.create_task(engine.resume(scope, endpoint_id))
-
-        async def waits() -> bool:
-            assert not resuming.done(), "it did not wait"
-            return bool(
-                await other.fetchval(
-                    "SELECT count(*) FROM pg_locks WHERE NOT granted AND pg_backend_pid() = ANY (pg_blocking_pids(pid))"
-                )
-            )
-
-        await until(waits)
+        await until(lambda: _blocks(other))
+        assert not resuming.done()
         await claiming.commit()
         assert await resuming
     assert (await engine.task_of(event_id))["state"] == "waiting"
@@ -170,6 +162,30 @@ async def test_a_claim_passes_over_what_is_being_resumed_and_takes_it_afterwards
         task = await engine.task_of(event_id)
         assert (task["state"], task["fence"]) == ("waiting", 0)
     assert [job.event_id for job in await engine.claim()] == [event_id]
+
+
+@every_scope
+async def test_whoever_waits_to_resume_has_their_turn_however_many_claims_come(
+    engine: Engine, scope: PauseScope
+) -> None:
+    """Claims that share the lock, one after the other, would keep them waiting while there is something to hold."""
+    endpoint_id = await engine.endpoint()
+    await engine.accept_many(2)
+    await engine.pause(scope, endpoint_id)
+    async with engine.sql.acquire() as first, engine.sql.acquire() as second:
+        claims = [first.transaction(), second.transaction()]
+        for claim in claims:
+            await claim.start()
+        one_task = (*_claim_arguments(engine)[:4], 1, new_id(), MARGIN_S, 1)
+        assert [row["state"] for row in await first.fetch(query("claim"), *one_task)] == ["held"]
+        resuming = asyncio.create_task(engine.resume(scope, endpoint_id))
+        await until(lambda: _blocks(first))
+        assert [row["state"] for row in await second.fetch(query("claim"), *one_task)] == ["passed"]
+        await claims[0].commit()
+        async with asyncio.timeout(CLAIM_WITHIN_S):
+            assert await resuming  # the second claim is still open
+        await claims[1].commit()
+    assert await _states(engine) == {"waiting": 2}
 
 
 async def test_a_claim_holds_what_another_cause_holds_while_one_is_being_lifted(engine: Engine) -> None:
@@ -300,6 +316,14 @@ async def _resuming(engine: Engine, scope: PauseScope, endpoint_id: UUID) -> Asy
     async with engine.app.tenant(engine.org_id) as session:
         assert await pausing.resume(session, scope, PERSON, engine.clock, endpoint_id)
         yield
+
+
+async def _blocks(holder: Any) -> bool:
+    """Whether somebody waits for a lock that this connection holds."""
+    waiting: int = await holder.fetchval(
+        "SELECT count(*) FROM pg_locks WHERE NOT granted AND pg_backend_pid() = ANY (pg_blocking_pids(pid))"
+    )
+    return waiting > 0
 
 
 def _claim_arguments(engine: Engine) -> tuple[object, ...]:

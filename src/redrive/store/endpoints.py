@@ -258,9 +258,10 @@ async def list_endpoints(session: Session, *, limit: int, after: Sequence[object
 
 async def delete_endpoint(session: Session, endpoint_id: UUID, act: Act) -> bool:
     """Take it away. Its open tasks fall due and die with that reason, each a dead letter. After it: pausing.release."""
-    row = await session.fetchrow("delete_endpoint", session.org_id, endpoint_id)
+    row = await lock_endpoint(session, endpoint_id)
     if row is None:
         return False
+    await session.execute("delete_endpoint", session.org_id, endpoint_id)
     await audit.record(session, act, "endpoint.delete", "endpoint", endpoint_id, before={"name": row["name"]})
     return True
 

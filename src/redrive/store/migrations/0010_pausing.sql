@@ -8,6 +8,16 @@ ALTER TABLE redrive.org
 ALTER TABLE redrive.endpoint
   ADD COLUMN paused_at timestamptz, ADD COLUMN paused_by text, ADD COLUMN paused_because text;
 
+-- The gate of something that may shut tasks out. Row locks that are shared let each other through for ever, and whoever wants to
+-- lift a pause under load would never have their turn. So claims go through the gate side by side, and stop at it when somebody
+-- waits there to pass alone: advisory locks are given in the order of asking.
+CREATE FUNCTION redrive.enter_gate(p_id uuid) RETURNS boolean LANGUAGE sql VOLATILE AS $$
+  SELECT pg_try_advisory_xact_lock_shared(1380271955, hashtext(p_id::text))
+$$;
+CREATE FUNCTION redrive.close_gate(p_id uuid) RETURNS void LANGUAGE sql VOLATILE AS $$
+  SELECT pg_advisory_xact_lock(1380271955, hashtext(p_id::text))
+$$;
+
 -- Every claim asks which orgs are paused: normally none, and the index is empty.
 CREATE INDEX org_paused ON redrive.org (org_id) WHERE paused_at IS NOT NULL;
 CREATE INDEX endpoint_paused ON redrive.endpoint (org_id, id) WHERE paused_at IS NOT NULL AND deleted_at IS NULL;

@@ -33,23 +33,24 @@ seen AS MATERIALIZED (
         LEFT JOIN redrive.endpoint e ON e.org_id = due.org_id AND e.id = due.endpoint_id
       OFFSET 0) s),  -- each is asked once, not once for each place that names it
 -- Whoever enables or resumes releases what is held, and cannot see what is being held at that moment. So what shuts a task
--- out is locked (its endpoint, its org, the installation), and they wait for this claim. Where they were first, the tasks are
--- passed over, as they are, for a later claim to look at again. They are answered, so that the floor passes them too.
+-- out is locked (its endpoint, its org, the installation), and they wait for this claim. Where they were first
+-- (or wait already: the gate), the tasks are passed over, as they are, for a later claim to look at again. They are answered, so that the floor passes them too.
 shut_endpoints AS MATERIALIZED (
   SELECT e.org_id, e.id
     FROM (SELECT DISTINCT org_id, endpoint_id FROM seen WHERE shut) d
     JOIN redrive.endpoint e ON e.org_id = d.org_id AND e.id = d.endpoint_id
-   WHERE (e.disabled_at IS NOT NULL OR e.paused_at IS NOT NULL) AND e.deleted_at IS NULL FOR SHARE OF e SKIP LOCKED),
+   WHERE (e.disabled_at IS NOT NULL OR e.paused_at IS NOT NULL) AND e.deleted_at IS NULL
+     AND redrive.enter_gate(e.id) FOR SHARE OF e SKIP LOCKED),
 shut_orgs AS MATERIALIZED (
   SELECT o.org_id
     FROM (SELECT DISTINCT org_id FROM seen WHERE org_paused) d
     JOIN redrive.org o ON o.org_id = d.org_id
-   WHERE o.paused_at IS NOT NULL FOR SHARE OF o SKIP LOCKED),
+   WHERE o.paused_at IS NOT NULL AND redrive.enter_gate(o.org_id) FOR SHARE OF o SKIP LOCKED),
 shut_all AS MATERIALIZED (
   SELECT i.singleton
     FROM (SELECT FROM seen WHERE all_paused LIMIT 1) d
     JOIN redrive.installation i ON i.singleton
-   WHERE i.paused_at IS NOT NULL FOR SHARE OF i SKIP LOCKED),
+   WHERE i.paused_at IS NOT NULL AND redrive.enter_gate(i.id) FOR SHARE OF i SKIP LOCKED),
 terms AS MATERIALIZED (
   SELECT seen.*, seen.hold AND NOT (
            EXISTS (SELECT FROM shut_all)

@@ -1,2 +1,3 @@
 -- lock_endpoint: for a change. Whoever changes it meanwhile (people, or the engine that disables it) waits; claims don't.
-SELECT * FROM redrive.endpoint WHERE org_id = $1 AND id = $2 AND deleted_at IS NULL FOR UPDATE;
+WITH gate AS MATERIALIZED (SELECT redrive.close_gate($2))
+SELECT e.* FROM gate CROSS JOIN redrive.endpoint e WHERE e.org_id = $1 AND e.id = $2 AND e.deleted_at IS NULL FOR UPDATE OF e;
