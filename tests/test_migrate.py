@@ -125,3 +125,21 @@ async def test_our_own_migrations_bring_a_database_to_the_newest_schema(database
         assert await migrate(connection) == []
     finally:
         await connection.close()
+
+
+async def test_what_was_stored_before_is_counted_in_bytes(conn: asyncpg.Connection) -> None:
+    await migrate(conn, 10)
+    await conn.execute("SET ROLE redrive_engine")
+    org_id = await conn.fetchval(
+        "INSERT INTO redrive.org (org_id, name) VALUES (gen_random_uuid(), 'o') RETURNING org_id"
+    )
+    await conn.execute(
+        "INSERT INTO redrive.event (org_id, id, event_type, tasks, occurred_at, received_at, body)"
+        " SELECT $1, gen_random_uuid(), 'a', 0, now(), now(), convert_to(repeat('x', n), 'UTF8')"
+        "   FROM generate_series(1, 4) n",
+        org_id,
+    )
+    await conn.execute("RESET ROLE")
+    await migrate(conn)
+    await conn.execute("SET ROLE redrive_engine")
+    assert await conn.fetchval("SELECT sum(n) FROM redrive.counter WHERE name = 'event.bytes'") == 10

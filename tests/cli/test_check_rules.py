@@ -115,7 +115,7 @@ async def an_event_in_the_inbox_has_a_task(world: World, db: "Connection[asyncpg
 async def a_task_lost_its_event(world: World, db: "Connection[asyncpg.Record]") -> UUID:
     event_id = await world.accept()
     await db.execute("DELETE FROM event WHERE id = $1", event_id)
-    await db.execute("UPDATE counter SET n = 0 WHERE name = 'event.routed'")
+    await db.execute("UPDATE counter SET n = 0 WHERE name IN ('event.routed', 'event.bytes')")
     task_id: UUID = await db.fetchval("SELECT id FROM task WHERE event_id = $1", event_id)
     return task_id
 
@@ -337,6 +337,21 @@ async def a_counter_is_wrong(world: World, db: "Connection[asyncpg.Record]") -> 
 async def a_counter_is_gone(world: World, db: "Connection[asyncpg.Record]") -> UUID:
     await world.retrying()
     await db.execute("DELETE FROM counter WHERE name = 'retrying'")
+    return world.org_id
+
+
+@plants("counters")
+async def the_bytes_of_an_org_are_wrong(world: World, db: "Connection[asyncpg.Record]") -> UUID:
+    await world.accept()
+    await db.execute("UPDATE counter SET n = n + 1 WHERE name = 'event.bytes'")
+    return world.org_id
+
+
+@plants("counters")
+async def an_acknowledged_event_is_not_counted(world: World, db: "Connection[asyncpg.Record]") -> UUID:
+    event_id = await world.to_inbox()
+    await db.execute("UPDATE event SET acked_at = now(), acked_by = 'me' WHERE id = $1", event_id)
+    await db.execute("UPDATE counter SET n = n - 1 WHERE name = 'event.inbox'")
     return world.org_id
 
 

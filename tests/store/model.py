@@ -16,6 +16,7 @@ from redrive.store.retry_queue import Refusal
 
 FOREVER = datetime.max.replace(tzinfo=UTC)
 TIMEOUT_S = 30.0
+PAYLOAD = b'{"n":1}'  # of every event
 WAITING, LEASED, HELD = TaskState.WAITING, TaskState.LEASED, TaskState.HELD
 SUCCEEDED, DEAD = TaskState.SUCCEEDED, TaskState.DEAD
 
@@ -46,6 +47,7 @@ class Model:
     margin_s: float
     tasks: dict[UUID, Task] = field(default_factory=dict)
     inbox: set[UUID] = field(default_factory=set)
+    acked: set[UUID] = field(default_factory=set)
     disabled: set[UUID] = field(default_factory=set)
 
     # -- the engine ------------------------------------------------------------------------------------------------
@@ -154,6 +156,24 @@ class Model:
         task.letter = state
         return None
 
+    def acknowledge(self, event_id: UUID) -> str:
+        """Where the event stood before."""
+        stood = self.events()[event_id][0]
+        if stood == "received":
+            self.inbox.remove(event_id)
+            self.acked.add(event_id)
+        return stood
+
+    def delete_event(self, event_id: UUID) -> Refusal | None:
+        mine = [task for task in self.tasks.values() if task.event_id == event_id]
+        if any(task.state in (WAITING, LEASED, HELD) for task in mine):
+            return Refusal.IN_PROGRESS
+        for task in mine:
+            del self.tasks[task.id]
+        self.inbox.discard(event_id)
+        self.acked.discard(event_id)
+        return None
+
     def enable(self, endpoint_id: UUID) -> None:
         self.disabled.discard(endpoint_id)
         for task in self.tasks.values():
@@ -164,13 +184,16 @@ class Model:
 
     def events(self) -> dict[UUID, tuple[str, int, int]]:
         """Status, open tasks and dead tasks of every event."""
-        states: dict[UUID, list[TaskState]] = {event_id: [] for event_id in self.inbox}
+        states: dict[UUID, list[TaskState]] = {event_id: [] for event_id in self.inbox | self.acked}
         for task in self.tasks.values():
             states.setdefault(task.event_id, []).append(task.state)
         return {
-            event_id: (str(event_status(mine)), sum(s in (WAITING, LEASED, HELD) for s in mine), mine.count(DEAD))
+            event_id: (self._status(event_id, mine), sum(s in (WAITING, LEASED, HELD) for s in mine), mine.count(DEAD))
             for event_id, mine in states.items()
         }
+
+    def _status(self, event_id: UUID, states: list[TaskState]) -> str:
+        return str(event_status(states, acked=event_id in self.acked))
 
     def counters(self) -> dict[str, int]:
         kept: dict[str, int] = {}
@@ -179,7 +202,11 @@ class Model:
             kept[name] = kept.get(name, 0) + n
 
         for event_id in self.events():
-            count("event.inbox" if event_id in self.inbox else "event.routed")
+            if event_id in self.acked:
+                count("event.acked")
+            else:
+                count("event.inbox" if event_id in self.inbox else "event.routed")
+            count("event.bytes", len(PAYLOAD))
         for task in self.tasks.values():
             count(f"task.{task.state.value}")
             if task.letter is not None:

@@ -21,8 +21,9 @@ COUNT = (
 )
 ENQUEUE = "SELECT redrive.enqueue('edi.orders', '{}')"
 BRUTE_FORCE = """
-  SELECT CASE tasks WHEN 0 THEN 'event.inbox' ELSE 'event.routed' END, count(*) FROM redrive.event
-    WHERE org_id = $1 GROUP BY 1
+  SELECT CASE WHEN tasks > 0 THEN 'event.routed' WHEN acked_at IS NULL THEN 'event.inbox' ELSE 'event.acked' END,
+         count(*) FROM redrive.event WHERE org_id = $1 GROUP BY 1
+  UNION ALL SELECT 'event.bytes', sum(octet_length(body)) FROM redrive.event WHERE org_id = $1
   UNION ALL SELECT 'task.' || state, count(*) FROM redrive.task WHERE org_id = $1 GROUP BY 1
   UNION ALL SELECT 'dead.' || state, count(*) FROM redrive.dead_letter WHERE org_id = $1 GROUP BY 1
   UNION ALL SELECT 'retrying', count(*) FROM redrive.task

@@ -120,6 +120,10 @@ def _deliveries(status: str | None) -> Callable[[Facts], Arguments]:
     return lambda facts: (facts.engine.org_id, new_id(), status, None, 51, 10_000 if status else 51)
 
 
+def _inbox(*after: object) -> Callable[[Facts], Arguments]:
+    return lambda facts: (facts.engine.org_id, None, *(after or (None, None)), 51, 8_388_608)
+
+
 def _by_task(facts: Facts) -> Arguments:
     return facts.engine.org_id, facts.task_id
 
@@ -161,6 +165,14 @@ APP = [
     Case("list_unfinished_events", _events("queued"), "task_open", sorts=False),
     Case("list_unfinished_events", _events("failed"), "task_dead", sorts=False),
     Case("list_events", _events("delivered"), "event_by_age", sorts=False),
+    Case("list_inbox", _inbox(), "event_in_inbox", sorts=False),
+    Case("list_inbox", _inbox(START, UUID(int=0)), "event_in_inbox", sorts=False),
+    Case("list_inbox_failed", _inbox(), "task_dead", sorts=False),
+    Case("list_inbox_failed", _inbox(START, UUID(int=0)), "task_dead", sorts=False),
+    Case("ack_event", lambda facts: (facts.engine.org_id, facts.event_id, facts.now, "me")),
+    Case("lock_event_tasks", _by_event, "task_of_event"),
+    Case("describe_event", _by_event, "event_pkey"),
+    Case("delete_events", lambda facts: (facts.engine.org_id, [facts.event_id]), "task_of_event"),
     Case("count_events", lambda facts: (facts.engine.org_id, "queued"), "task_open"),
     Case("count_events", lambda facts: (facts.engine.org_id, "failed"), "task_dead"),
     Case("find_deliveries", _deliveries(None), "task_of_endpoint"),

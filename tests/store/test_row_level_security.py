@@ -13,7 +13,7 @@ from redrive.store.keys import new_key, store_key
 from redrive.store.orgs import new_id
 from support.engine import Connection, Engine
 
-ROLES = ["redrive_app", "redrive_engine", "redrive_producer"]
+ROLES = ["redrive_app", "redrive_engine", "redrive_janitor", "redrive_producer"]
 TENANT_TABLES = """
   SELECT c.relname AS name, c.relrowsecurity AS enabled, c.relforcerowsecurity AS forced,
          ARRAY (SELECT DISTINCT r.rolname::text FROM pg_policy p CROSS JOIN unnest(p.polroles) AS o(oid)
@@ -133,7 +133,7 @@ async def test_another_org_s_rows_cannot_be_changed(engine: Engine, orgs: tuple[
 
 async def test_nobody_but_the_owner_of_the_schema_deletes_or_disables(orgs: tuple[UUID, UUID], app: Connection) -> None:
     for statement in (
-        "DELETE FROM redrive.task",
+        "DELETE FROM redrive.endpoint",
         "TRUNCATE redrive.audit",
         "ALTER TABLE redrive.task DISABLE ROW LEVEL SECURITY",
         "ALTER TABLE redrive.task DISABLE TRIGGER ALL",

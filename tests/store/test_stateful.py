@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Literal, TypeVar
 from uuid import UUID
 
 import asyncpg
-from hypothesis import HealthCheck, Phase, settings
+from hypothesis import HealthCheck, Phase, assume, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     RuleBasedStateMachine,
@@ -35,7 +35,7 @@ from redrive.store.embedded import EmbeddedPostgres
 from redrive.store.orgs import DEFAULT_ORG, ensure_org
 from support.engine import MARGIN_S, SHARED, Engine, ManualClock, Shared, open_engine
 
-from .model import DEAD, FOREVER, WAITING, Model, Task
+from .model import DEAD, FOREVER, PAYLOAD, WAITING, Model, Task
 
 EXAMPLES, STEPS = 40, 30
 POLICIES: dict[str, dict[str, Any]] = {
@@ -81,6 +81,7 @@ class Books(RuleBasedStateMachine):
     def any_of(self, tasks: list[Task], pick: int) -> Task:
         """One of these, or of all when there is none: actions are mostly tried where they can do something."""
         chosen = tasks or list(self.model.tasks.values())
+        assume(chosen)
         return chosen[pick % len(chosen)]
 
     # -- the engine ------------------------------------------------------------------------------------------------
@@ -92,7 +93,7 @@ class Books(RuleBasedStateMachine):
 
     @rule(event_type=st.sampled_from([*POLICIES, "all", "nobody"]))
     def accept(self, event_type: str) -> None:
-        event_id = self.do(self.engine.accept(event_type))
+        event_id = self.do(self.engine.accept(event_type, PAYLOAD))
         rows = self.do(self.engine.tasks_of(event_id))
         assert len(rows) == {"all": len(POLICIES), "nobody": 0}.get(event_type, 1)
         if not rows:
@@ -172,6 +173,23 @@ class Books(RuleBasedStateMachine):
         else:
             self.model.enable(endpoint_id)
         self.do(self.engine.change_endpoint(endpoint_id, disabled=off))
+
+    @rule(pick=picks)
+    def acknowledge(self, pick: int) -> None:
+        chosen = sorted(self.model.inbox) or sorted(self.model.events())
+        if chosen:
+            event_id = chosen[pick % len(chosen)]
+            assert self.do(self.engine.acknowledge(event_id)) == self.model.acknowledge(event_id)
+
+    @rule(pick=picks)
+    def delete_event(self, pick: int) -> None:
+        """A worker that still holds a lease of before finds nothing: it is told that it came too late."""
+        stands = self.model.events()
+        chosen = sorted(event_id for event_id, (status, *_) in stands.items() if status != "queued") or sorted(stands)
+        if chosen:
+            event_id = chosen[pick % len(chosen)]
+            assert self.do(self.engine.delete_event(event_id)) is self.model.delete_event(event_id)
+            self.jobs = [job for job in self.jobs if job.id in self.model.tasks]
 
     # -- what must hold --------------------------------------------------------------------------------------------
 

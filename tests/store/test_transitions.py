@@ -1,22 +1,27 @@
 """The database refuses what the lifecycle does not know, whoever writes: core's lists and the triggers are the same."""
 
-from collections.abc import Mapping
+import contextlib
+from collections.abc import AsyncIterator, Mapping
 from itertools import combinations_with_replacement, product
 from typing import Any
 from uuid import UUID
 
 import asyncpg
 import pytest
+import pytest_asyncio
 
+from conftest import database_of
 from redrive.core.lifecycle import (
     DEAD_LETTER_TRANSITIONS,
+    TERMINAL_STATES,
     TRANSITIONS,
     DeadLetterState,
     TaskState,
     event_status,
 )
+from redrive.store.embedded import EmbeddedPostgres
 from redrive.store.orgs import new_id
-from support.engine import Engine
+from support.engine import SHARED, Connection, Engine
 
 # The columns that a state needs beside itself, so that only the transition is judged.
 _TASK = """UPDATE redrive.task SET state = $2, reason = CASE WHEN $2 = 'dead' THEN 'permanent' END,
@@ -43,16 +48,73 @@ async def test_nothing_leaves_succeeded(engine: Engine) -> None:
             await engine.sql.execute(_TASK, task_id, state.value)
 
 
-@pytest.mark.parametrize("role", ["redrive_engine", "redrive_app"])
-async def test_an_event_is_never_written_again(engine: Engine, role: str) -> None:
+@pytest.mark.parametrize(
+    ("role", "change"),
+    [
+        ("redrive_engine", "UPDATE redrive.event SET body = ''"),
+        ("redrive_engine", "UPDATE redrive.event SET acked_at = now()"),
+        ("redrive_engine", "DELETE FROM redrive.event"),
+        ("redrive_app", "UPDATE redrive.event SET body = ''"),
+        ("redrive_janitor", "UPDATE redrive.event SET acked_at = now()"),
+    ],
+)
+async def test_an_event_is_never_written_again(engine: Engine, role: str, change: str) -> None:
     await engine.accept()
     connection = await asyncpg.connect(engine.url, server_settings={"role": role})
     try:
-        for change in ("UPDATE redrive.event SET body = ''", "DELETE FROM redrive.event"):
-            with pytest.raises(asyncpg.InsufficientPrivilegeError):
-                await connection.execute(change)
+        with pytest.raises(asyncpg.InsufficientPrivilegeError):
+            await connection.execute(change)
     finally:
         await connection.close()
+
+
+@pytest.mark.parametrize(
+    ("event_type", "change"),
+    [
+        ("for nobody", "acked_at = NULL, acked_by = NULL"),
+        ("for nobody", "acked_at = now(), acked_by = NULL"),
+        ("for nobody", "acked_at = now(), acked_by = 'me', body = ''"),
+        ("for nobody", "acked_at = now(), acked_by = 'me', received_at = now()"),
+        ("for nobody", "body = ''"),
+        ("for us", "acked_at = now(), acked_by = 'me'"),
+    ],
+)
+async def test_an_event_is_acknowledged_and_not_changed_otherwise(
+    engine: Engine, owner: Connection, event_type: str, change: str
+) -> None:
+    """Whoever writes: here it is somebody whom no grant and no row-level security hinders."""
+    await engine.endpoint(event_types=("for us",))
+    await engine.accept(event_type)
+    with pytest.raises(asyncpg.CheckViolationError, match="illegal change of event"):
+        await owner.execute(f"UPDATE redrive.event SET {change}")
+
+
+async def test_an_acknowledgement_is_not_taken_back(engine: Engine, owner: Connection) -> None:
+    event_id = await engine.accept()
+    await owner.execute("UPDATE redrive.event SET acked_at = now(), acked_by = 'me' WHERE id = $1", event_id)
+    assert (await engine.event(event_id))["status"] == event_status((), acked=True) == "delivered"
+    for change in ("acked_at = NULL, acked_by = NULL", "acked_by = 'you'", "acked_at = acked_at"):
+        with pytest.raises(asyncpg.CheckViolationError, match="illegal change of event"):
+            await owner.execute(f"UPDATE redrive.event SET {change}")
+
+
+@pytest.mark.parametrize("state", TaskState)
+async def test_a_task_that_is_open_cannot_be_removed_by_anyone(
+    engine: Engine, owner: Connection, state: TaskState
+) -> None:
+    event_id = await _in_state(engine, state)
+    await owner.execute("DELETE FROM redrive.dead_letter")
+    removed = None
+    with contextlib.suppress(asyncpg.CheckViolationError):
+        removed = await owner.execute("DELETE FROM redrive.task WHERE event_id = $1", event_id)
+    assert (removed == "DELETE 1") == (state in TERMINAL_STATES)
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def owner(engine: Engine, postgres: EmbeddedPostgres) -> AsyncIterator[Connection]:
+    connection = await asyncpg.connect(database_of(postgres.superuser_url, SHARED))
+    yield connection
+    await connection.close()
 
 
 async def test_an_event_stands_where_its_tasks_do(engine: Engine) -> None:

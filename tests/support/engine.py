@@ -33,7 +33,7 @@ from redrive.destinations.client import Client
 from redrive.destinations.http import HttpDestination
 from redrive.destinations.python import Handler, HandlerDestination
 from redrive.engine.worker import Worker
-from redrive.store import dead_letters, endpoints, orgs, pausing, policies, retry_queue
+from redrive.store import dead_letters, endpoints, inbox, orgs, pausing, policies, removal, retry_queue
 from redrive.store.audit import Act
 from redrive.store.clock import Clock, DatabaseClock
 from redrive.store.db import Database, Record
@@ -189,6 +189,14 @@ class Engine:
     async def close_letter(self, task_id: UUID, state: str) -> Refusal | None:
         async with self.app.tenant(self.org_id) as session:
             return await dead_letters.close(session, task_id, state, PERSON)
+
+    async def acknowledge(self, event_id: UUID) -> str | None:
+        async with self.app.tenant(self.org_id) as session:
+            return await inbox.acknowledge(session, event_id, PERSON, self.clock)
+
+    async def delete_event(self, event_id: UUID) -> Refusal | None:
+        async with self.app.tenant(self.org_id) as session:
+            return await removal.delete_event(session, event_id, PERSON)
 
     # -- looking ---------------------------------------------------------------------------------------------------
 

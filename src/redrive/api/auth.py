@@ -100,6 +100,7 @@ def allowed(action: Action) -> Callable[[Request], Coroutine[Any, Any, Caller]]:
 
 
 Reader = Annotated[Caller, Depends(allowed(Action.READ))]
+Producer = Annotated[Caller, Depends(allowed(Action.PRODUCE))]
 Operator = Annotated[Caller, Depends(allowed(Action.RETRY))]
 Judge = Annotated[Caller, Depends(allowed(Action.JUDGE))]
 Manager = Annotated[Caller, Depends(allowed(Action.MANAGE))]

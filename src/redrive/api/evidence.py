@@ -36,6 +36,10 @@ def redacted_payload(body: bytes | None) -> object:
         return _base64(body) if text is None else redact_text(text)
 
 
+def shown_payload(body: bytes | None, *, whole: bool) -> object:
+    return payload(body) if whole else redacted_payload(body)
+
+
 def redacted_answer(body: bytes, *, truncated: bool) -> str:
     """A receiver's answer as text. JSON is written anew where something in it is hidden, else shown as it came."""
     text = _text(body, truncated=truncated)

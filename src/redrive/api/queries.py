@@ -64,6 +64,11 @@ class EventsQuery(PageQuery):
     event_type: Text | None = None
 
 
+class InboxQuery(PageQuery):
+    status: Literal["received", "failed"] = "received"
+    event_type: Text | None = None
+
+
 class RetryQueueQuery(PageQuery):
     status: Literal["pending", "in_progress"] | None = None
     event_type: Text | None = None

@@ -10,7 +10,7 @@ from math import floor
 
 import msgspec
 
-from redrive.api.evidence import payload, redacted_answer, redacted_payload
+from redrive.api.evidence import redacted_answer, redacted_payload, shown_payload
 from redrive.core.lifecycle import CLOSED_STATES, TaskState, queue_status, retry_count
 from redrive.core.policy import Policy, preview
 from redrive.core.redact import REDACTED, redact_url
@@ -204,8 +204,9 @@ def event(row: Row) -> Shape:
     }
 
 
-def event_detail(row: Row, status: Row) -> Shape:
-    return event(row) | event_status(status) | {"payload": payload(row["body"])}
+def event_detail(row: Row, status: Row, *, whole_payload: bool) -> Shape:
+    """`whole_payload`: for those who may see what looks secret in it."""
+    return event(row) | event_status(status) | {"payload": shown_payload(row["body"], whole=whole_payload)}
 
 
 def event_status(row: Row) -> Shape:

@@ -105,11 +105,11 @@ def relay_status(state: TaskState, reason: Reason | None) -> str:
             return "pending"
 
 
-def event_status(task_states: Iterable[TaskState]) -> EventStatus:
-    """Row C's word for an event, from the states of its tasks."""
+def event_status(task_states: Iterable[TaskState], *, acked: bool = False) -> EventStatus:
+    """Row C's word for an event, from the states of its tasks. Without any it waits to be acknowledged."""
     states = set(task_states)
     if not states:
-        return EventStatus.RECEIVED
+        return EventStatus.DELIVERED if acked else EventStatus.RECEIVED
     if states & OPEN_STATES:
         return EventStatus.QUEUED
     return EventStatus.FAILED if TaskState.DEAD in states else EventStatus.DELIVERED

@@ -1,4 +1,4 @@
-"""Reading events: lists, one with its payload, where it stands, every try. (Producing them: front_door.)"""
+"""Events: lists, one with its payload, where it stands, every try; acknowledged, removed. (Produced: front_door.)"""
 
 from typing import Annotated
 
@@ -6,13 +6,17 @@ from fastapi import APIRouter, Depends, Query, Request, Response
 
 from redrive.api import shapes
 from redrive.api.answers import answer
-from redrive.api.auth import SCHEMES, Reader
-from redrive.api.context import Context
+from redrive.api.auth import SCHEMES, Producer, Reader
+from redrive.api.context import Context, act_of
 from redrive.api.cursors import ListPlace
-from redrive.api.problems import not_found
-from redrive.api.queries import EventsQuery, id_in_path, no_query
+from redrive.api.problems import Problem, not_found
+from redrive.api.queries import BecauseIn, EventsQuery, id_in_path, no_query
+from redrive.api.schemas.base import shows
+from redrive.api.schemas.inbox import EventStanding
 from redrive.api.status_desk import StatusDesk
-from redrive.store import events
+from redrive.core.permissions import Action
+from redrive.store import events, inbox, removal
+from redrive.store.retry_queue import Refusal
 
 MAX_ATTEMPTS_SHOWN = 1_000
 
@@ -39,14 +43,14 @@ async def list_events(query: Annotated[EventsQuery, Query()], caller: Reader, co
 
 @router.get("/{event_id}", dependencies=[Depends(no_query)])
 async def get_event(event_id: str, caller: Reader, context: Context) -> Response:
-    """One event with its payload, byte for byte as it was handed in."""
+    """One event with its payload, byte for byte as it was handed in; to a VIEWER without what looks secret."""
     wanted = id_in_path(event_id, "event")
     async with context.tenant(caller) as session:
         row = await events.get_event(session, wanted)
         status = await events.get_event_status(session, wanted)
     if row is None or status is None:
         raise not_found("event")
-    return answer(shapes.event_detail(row, status))
+    return answer(shapes.event_detail(row, status, whole_payload=caller.may(Action.READ_PAYLOADS)))
 
 
 @router.get("/{event_id}/status", dependencies=[Depends(no_query)])
@@ -69,3 +73,44 @@ async def list_attempts(event_id: str, caller: Reader, context: Context) -> Resp
     if status is None:
         raise not_found("event")
     return answer(shapes.newest_tries(rows, MAX_ATTEMPTS_SHOWN))
+
+
+@router.post("/{event_id}/ack", dependencies=[Depends(no_query)], responses=shows(EventStanding))
+async def acknowledge(
+    event_id: str, request: Request, caller: Producer, context: Context, given: BecauseIn | None = None
+) -> Response:
+    """Take an event out of the inbox: it is `delivered`. Once more changes nothing; one with tasks is refused."""
+    wanted = id_in_path(event_id, "event")
+    act = act_of(request, caller, given.because if given else None)
+    async with context.tenant(caller) as session:
+        stood = await inbox.acknowledge(session, wanted, act, context.clock)
+        if stood is None:
+            raise not_found("event")
+        if stood not in ("received", "delivered"):
+            raise Problem(
+                409,
+                f"Only an event in the inbox is acknowledged; this one is {stood}: its endpoints get it. "
+                "Retry, skip or resolve its tasks instead.",
+            )
+        row = await events.get_event_status(session, wanted)
+        if row is None:  # removed at this moment, by somebody else
+            raise not_found("event")
+    return answer(shapes.event_status(row))
+
+
+@router.delete("/{event_id}", status_code=204, dependencies=[Depends(no_query)])
+async def delete(
+    event_id: str, request: Request, caller: Producer, context: Context, given: BecauseIn | None = None
+) -> Response:
+    """Remove an event for good, with its tasks, attempts, logs and dead letters. An entry in the audit stays."""
+    wanted = id_in_path(event_id, "event")
+    act = act_of(request, caller, given.because if given else None)
+    async with context.tenant(caller) as session:
+        match await removal.delete_event(session, wanted, act):
+            case Refusal.UNKNOWN:
+                raise not_found("event")
+            case Refusal.IN_PROGRESS:
+                raise Problem(
+                    409, "The event is being delivered. Skip its open tasks or wait for them, then delete it."
+                )
+    return Response(status_code=204)

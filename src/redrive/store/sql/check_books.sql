@@ -3,9 +3,9 @@ WITH stand AS (
   SELECT org_id, event_id, bool_or(open) AS open, bool_or(state = 'dead') AS dead FROM redrive.task GROUP BY org_id, event_id),
 events AS (
   SELECT e.org_id, count(*) AS events,
-         count(*) FILTER (WHERE s.event_id IS NULL) AS received,
+         count(*) FILTER (WHERE s.event_id IS NULL AND e.acked_at IS NULL) AS received,
          count(*) FILTER (WHERE s.open) AS queued,
-         count(*) FILTER (WHERE NOT s.open AND NOT s.dead) AS delivered,
+         count(*) FILTER (WHERE NOT s.open AND NOT s.dead OR s.event_id IS NULL AND e.acked_at IS NOT NULL) AS delivered,
          count(*) FILTER (WHERE NOT s.open AND s.dead) AS failed
     FROM redrive.event e LEFT JOIN stand s ON s.org_id = e.org_id AND s.event_id = e.id GROUP BY e.org_id),
 tasks AS (

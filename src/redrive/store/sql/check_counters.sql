@@ -1,7 +1,10 @@
 -- check_counters: the counters kept on write are what a count over all rows gives.
 WITH counted AS (
-  SELECT org_id, CASE tasks WHEN 0 THEN 'event.inbox' ELSE 'event.routed' END AS name, count(*) AS n
+  SELECT org_id, CASE WHEN tasks > 0 THEN 'event.routed' WHEN acked_at IS NULL THEN 'event.inbox' ELSE 'event.acked' END AS name,
+         count(*) AS n
     FROM redrive.event GROUP BY 1, 2
+  UNION ALL
+  SELECT org_id, 'event.bytes', sum(octet_length(body)) FROM redrive.event GROUP BY 1
   UNION ALL
   SELECT org_id, 'task.' || state, count(*) FROM redrive.task GROUP BY 1, 2
   UNION ALL

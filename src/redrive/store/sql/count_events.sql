@@ -2,8 +2,9 @@
 -- up to a limit; NULL beyond it. $1 org.
 WITH accepted AS (
   SELECT coalesce(sum(n) FILTER (WHERE name = 'event.inbox'), 0)::bigint AS inbox,
+         coalesce(sum(n) FILTER (WHERE name = 'event.acked'), 0)::bigint AS acked,
          coalesce(sum(n) FILTER (WHERE name = 'event.routed'), 0)::bigint AS routed
-    FROM redrive.counter WHERE org_id = $1 AND name IN ('event.inbox', 'event.routed')),
+    FROM redrive.counter WHERE org_id = $1 AND name IN ('event.inbox', 'event.acked', 'event.routed')),
 queued AS (
   SELECT CASE WHEN count(*) <= 100000 THEN count(*) END AS n FROM (
     SELECT DISTINCT t.received_at, t.event_id FROM redrive.task t
@@ -13,9 +14,9 @@ failed AS (
     SELECT DISTINCT t.received_at, t.event_id FROM redrive.task t
      WHERE $2 IN ('failed', 'delivered') AND t.org_id = $1 AND t.reason IS NOT NULL AND NOT EXISTS (
        SELECT FROM redrive.task o WHERE o.org_id = t.org_id AND o.event_id = t.event_id AND o.open) LIMIT 100001) f)
-SELECT CASE WHEN $2::text IS NULL THEN inbox + routed
+SELECT CASE WHEN $2::text IS NULL THEN inbox + acked + routed
             WHEN $2 = 'received' THEN inbox
             WHEN $2 = 'queued' THEN queued.n
             WHEN $2 = 'failed' THEN failed.n
-            ELSE routed - queued.n - failed.n END AS n
+            ELSE acked + routed - queued.n - failed.n END AS n
   FROM accepted, queued, failed;

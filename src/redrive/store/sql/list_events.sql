@@ -2,7 +2,8 @@
 SELECT e.* FROM redrive.event_entry e
  WHERE e.org_id = $1
    AND ($2::text IS NULL OR e.status = $2)
-   AND ($2::text IS NULL OR (e.tasks = 0) = ($2 = 'received'))
+   AND ($2 IS DISTINCT FROM 'received' OR e.tasks = 0 AND e.acked_at IS NULL)
+   AND ($2 IS DISTINCT FROM 'delivered' OR e.tasks > 0 OR e.acked_at IS NOT NULL)
    AND ($3::text IS NULL OR e.event_type = $3)
    AND ($4::timestamptz IS NULL OR (e.received_at, e.id) < ($4, $5::uuid))
  ORDER BY e.received_at DESC, e.id DESC LIMIT $6;

@@ -1,0 +1,26 @@
+"""Removing one event for good, because a person says so: with its tasks, their attempts, and so their logs.
+
+Serves the API; audited in the same transaction. What policies remove is retention's business.
+"""
+
+from uuid import UUID
+
+from redrive.store import audit
+from redrive.store.audit import Act
+from redrive.store.db import Session
+from redrive.store.retry_queue import Refusal
+
+
+async def delete_event(session: Session, event_id: UUID, act: Act) -> Refusal | None:
+    """The audit keeps what it was: its type, where it stood, and a digest of its payload."""
+    tasks = await session.fetch("lock_event_tasks", session.org_id, event_id)
+    was = await session.fetchrow("describe_event", session.org_id, event_id)
+    if was is None:
+        return Refusal.UNKNOWN
+    if any(task["open"] for task in tasks):
+        return Refusal.IN_PROGRESS
+    gone = await session.fetchrow("delete_events", session.org_id, [event_id])
+    if gone is None or gone["events"] == 0:  # without tasks nothing was held: somebody else was first
+        return Refusal.UNKNOWN
+    await audit.record(session, act, "event.delete", "event", event_id, before=dict(was))
+    return None

@@ -1,0 +1,19 @@
+-- list_inbox_failed: events of which a task is dead and none is open, found by their dead tasks; else as list_inbox.
+-- $1 org, $2 event type, $3 and $4 after, $5 limit, $6 bytes.
+WITH oldest AS MATERIALIZED (
+  SELECT DISTINCT ON (t.received_at, t.event_id) t.received_at, t.event_id
+    FROM redrive.task t
+   WHERE t.org_id = $1 AND t.reason IS NOT NULL
+     AND NOT EXISTS (SELECT FROM redrive.task o WHERE o.org_id = t.org_id AND o.event_id = t.event_id AND o.open)
+     AND ($2::text IS NULL OR t.event_type = $2)
+     AND ($3::timestamptz IS NULL OR (t.received_at, t.event_id) > ($3, $4::uuid))
+   ORDER BY t.received_at, t.event_id LIMIT $5),
+found AS MATERIALIZED (
+  SELECT e.id, e.event_type, e.occurred_at, e.received_at, octet_length(e.body) AS bytes
+    FROM oldest o JOIN redrive.event e ON e.org_id = $1 AND e.id = o.event_id),
+measured AS (
+  SELECT f.*, count(*) OVER () AS found, row_number() OVER oldest AS place, sum(f.bytes) OVER oldest AS so_far
+    FROM found f WINDOW oldest AS (ORDER BY f.received_at, f.id))
+SELECT m.*, e.body FROM measured m JOIN redrive.event e ON e.org_id = $1 AND e.id = m.id
+ WHERE m.place = 1 OR m.so_far <= $6
+ ORDER BY m.received_at, m.id;
