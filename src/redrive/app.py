@@ -2,7 +2,8 @@
 
 prepare_database   migrations, the default org with its presets, the first key
 open_stores        connections for a process
-run_worker         a worker's process
+run_worker         a worker's process, with its janitor
+open_sweeper       what removes by policy
 
 The API's process is put together in api_process: a worker need not load a web framework.
 """
@@ -24,15 +25,19 @@ from redrive.core.presets import PresetOverrides, presets
 from redrive.destinations.client import Client
 from redrive.destinations.http import HttpDestination
 from redrive.destinations.python import Handler, HandlerDestination
+from redrive.engine.janitor import Janitor
 from redrive.engine.worker import Worker
 from redrive.settings import Settings
 from redrive.store import keys, orgs
+from redrive.store.archive import Archive
+from redrive.store.audit import Act
 from redrive.store.clock import Clock, DatabaseClock
 from redrive.store.db import Database
 from redrive.store.endpoints import EndpointTermsBook
 from redrive.store.listen import listen
 from redrive.store.migrate import Migration, migrate, require_known, schema_version
 from redrive.store.orgs import DEFAULT_ORG, new_id
+from redrive.store.retention import Retention
 from redrive.store.seal import Sealer
 from redrive.store.tasks import Tasks
 from redrive.version import __version__
@@ -163,15 +168,35 @@ async def run_worker(
     engine = await Database.open(url, role="redrive_engine", size=ENGINE_CONNECTIONS, name="redrive-worker")
     try:
         async with open_worker(settings, engine, handlers=handlers) as worker:
-            listening = asyncio.create_task(listen(url, worker.wake))
+            beside = [asyncio.create_task(listen(url, worker.wake)), asyncio.create_task(_janitor(settings, url).run())]
             rest_collector()
             try:
                 await worker.run(stop)
             finally:
-                listening.cancel()
-                await asyncio.gather(listening, return_exceptions=True)
+                for task in beside:
+                    task.cancel()
+                await asyncio.gather(*beside, return_exceptions=True)
     finally:
         await engine.close()
+
+
+def _janitor(settings: Settings, url: str) -> Janitor:
+    return Janitor(
+        lambda: open_sweeper(settings, url, Act("engine")), every_s=settings.retention_every_s, dice=random.random
+    )
+
+
+@asynccontextmanager
+async def open_sweeper(
+    settings: Settings, url: str, act: Act, *, dry_run: bool = False, clock: Clock | None = None
+) -> AsyncIterator[Retention]:
+    """What removes by policy, on a connection of its own that is closed behind it."""
+    db = await Database.open(url, role="redrive_janitor", size=1, name="redrive-janitor")
+    archive = Archive(settings.archive_dir) if settings.archive_dir is not None else None
+    try:
+        yield Retention(db, clock or DatabaseClock(), act, archive=archive, dry_run=dry_run)
+    finally:
+        await db.close()
 
 
 def rest_collector() -> None:

@@ -34,6 +34,8 @@ MAX_CONCURRENCY = 10_000
 MAX_RETRIES = 1_000
 MAX_DELAYS = 100
 MAX_DELAY_S = 30 * 24 * 3600.0
+MIN_RETENTION_EVERY_S = 60
+MAX_RETENTION_EVERY_S = 7 * 24 * 3600
 MAX_SHOWN_VALUE_CHARS = 100
 MIN_KEY_CHARS = 16
 
@@ -70,6 +72,10 @@ def _delays(value: tuple[float, ...] | None) -> tuple[float, ...] | None:
 
 def _absolute(path: Path) -> Path:
     return path.expanduser().absolute()
+
+
+def _absolute_if_any(path: Path | None) -> Path | None:
+    return None if path is None else _absolute(path)
 
 
 def _lower(value: object) -> object:
@@ -194,6 +200,16 @@ class Settings(BaseSettings):
         f"a whole number from 0 to {MAX_RETRIES}",
         ge=0,
         le=MAX_RETRIES,
+    )
+    retention_every_s: float = _setting(
+        3600.0,
+        "Seconds between two passes of the janitor, which removes what the policies no longer keep.",
+        f"a number of seconds from {MIN_RETENTION_EVERY_S} to {MAX_RETENTION_EVERY_S}",
+        ge=MIN_RETENTION_EVERY_S,
+        le=MAX_RETENTION_EVERY_S,
+    )
+    archive_dir: Annotated[Path | None, AfterValidator(_absolute_if_any)] = _setting(
+        None, "Folder that keeps what the janitor removes.", "a path"
     )
     service_version: str = _setting(
         "1.0.0",

@@ -20,7 +20,7 @@ from conftest import database_of
 from redrive.core.decide import Die, Reason, RetryIn, Succeed
 from redrive.core.outcome import Category, Success
 from redrive.core.ports import HTTP_QUEUE, NO_EXCHANGE, Settlement
-from redrive.store.db import query
+from redrive.store.db import Database, query
 from redrive.store.dead_letters import DeadLetterFilter
 from redrive.store.embedded import EmbeddedPostgres
 from redrive.store.orgs import new_id
@@ -31,7 +31,7 @@ EMPTY = "plans_empty"
 TASKS = 20_000
 MINUTE = timedelta(minutes=1)
 _numbers = count()
-HOT = {"task", "event", "attempt", "payload", "dead_letter"}
+HOT = {"task", "event", "attempt", "payload", "dead_letter", "idempotency"}
 Arguments = tuple[object, ...]
 
 
@@ -100,6 +100,18 @@ ENGINE = [
     Case("release_held", lambda facts: (None, 1_000, facts.now), "task_held"),
     Case("release_held", lambda facts: (facts.engine.org_id, 1_000, facts.now), "task_held"),
 ]
+JANITOR = [
+    Case("sweep_pick", lambda facts: (*_swept(facts), START, UUID(int=0), 1.0, 500), "event_by_age", sorts=False),
+    Case("sweep_hold", lambda facts: (facts.engine.org_id, facts.now, [facts.event_id]), "task_of_event"),
+    Case("delete_events", lambda facts: (facts.engine.org_id, [facts.event_id]), "task_of_event"),
+    Case("archive_events", lambda facts: (facts.engine.org_id, [facts.event_id]), "task_of_event"),
+    Case("sweep_count", lambda facts: (facts.engine.org_id, [facts.event_id]), "task_of_event"),
+    Case("delete_claims", lambda facts: (facts.engine.org_id, facts.now, 1.0, 500)),
+]
+
+
+def _swept(facts: Facts) -> Arguments:
+    return facts.engine.org_id, facts.now, facts.now
 
 
 def _queue(**chosen: object) -> Callable[[Facts], Arguments]:
@@ -205,6 +217,19 @@ async def test_the_engine_s_queries_use_their_index(databases: Mapping[str, Fact
     facts = databases[name]
     async with facts.engine.db.transaction() as session:
         plan = await _plan(session._connection, case, facts)
+    _judge(case, plan, full=name == FULL)
+
+
+@pytest.mark.parametrize("case", JANITOR, ids=str)
+@pytest.mark.parametrize("name", [EMPTY, FULL])
+async def test_the_janitor_s_queries_use_their_index(databases: Mapping[str, Facts], name: str, case: Case) -> None:
+    facts = databases[name]
+    db = await Database.open(facts.engine.url, role="redrive_janitor", size=1)
+    try:
+        async with db.transaction() as session:
+            plan = await _plan(session._connection, case, facts)
+    finally:
+        await db.close()
     _judge(case, plan, full=name == FULL)
 
 

@@ -30,7 +30,15 @@ from redrive.version import __version__
 T = TypeVar("T")
 
 # The settings that children need; the rest was used up when the database was prepared.
-PASSED_ON = ("data_dir", "concurrency", "lease_margin_s", "log_format", "log_level", "service_version")
+PASSED_ON = (
+    "data_dir",
+    "concurrency",
+    "lease_margin_s",
+    "log_format",
+    "log_level",
+    "retention_every_s",
+    "service_version",
+)
 
 log = structlog.get_logger("redrive.serve")
 
@@ -179,6 +187,8 @@ def _child_env(settings: Settings, url: str) -> dict[str, str]:
     env["REDRIVE_DATABASE_URL"] = url
     # An empty variable counts as unset, and a file might open what a flag has closed: say it.
     env["REDRIVE_ALLOW_NETWORKS"] = ",".join(map(str, settings.allow_networks)) or "none"
+    if settings.archive_dir is not None:
+        env["REDRIVE_ARCHIVE_DIR"] = str(settings.archive_dir)
     if settings.secret_key is not None:
         env["REDRIVE_SECRET_KEY"] = settings.secret_key.get_secret_value()
     return env

@@ -198,3 +198,54 @@ class EndpointBook(Protocol):
     """Where a destination looks endpoints up."""
 
     async def terms(self, keys: Sequence[tuple[UUID, UUID]]) -> list[EndpointTerms]: ...
+
+
+class Swept(NamedTuple):
+    """What the janitor removed: in one batch, or in a whole pass over an org."""
+
+    events: int = 0
+    tasks: int = 0
+    attempts: int = 0
+    dead_letters: int = 0
+    payload_bytes: int = 0
+    idempotency_keys: int = 0
+
+    def plus(self, other: "Swept") -> "Swept":
+        return Swept(*(mine + theirs for mine, theirs in zip(self, other, strict=True)))
+
+
+class Batch(NamedTuple):
+    """One bounded step through an org's events by age. `place` leads on; None: that was the end."""
+
+    swept: Swept
+    place: Floor | None
+
+
+class SweptOrg(NamedTuple):
+    """An org to walk through, as of one moment. Nothing that came after `until` can go; None: nothing can."""
+
+    org_id: UUID
+    name: str
+    now: datetime
+    until: datetime | None
+    acked_s: float | None
+
+
+class Sweeper(Protocol):
+    """The janitor's view of the store."""
+
+    async def orgs(self, rested_s: float) -> list[SweptOrg]:
+        """Those that nobody has begun with for so long."""
+        ...
+
+    async def begin(self, org: SweptOrg, rested_s: float) -> bool:
+        """False: somebody else was first."""
+        ...
+
+    async def batch(self, org: SweptOrg, place: Floor | None) -> Batch | None:
+        """None: another janitor is at work at this moment."""
+        ...
+
+    async def conclude(self, org: SweptOrg, swept: Swept) -> None:
+        """Say in the audit what went."""
+        ...

@@ -1,7 +1,7 @@
 """Connections and named queries: the way into PostgreSQL for every other module of the store.
 
-A Database speaks as one of two roles. The engine's sees every org and plans for index look-ups only; the app's sees
-the one org named for the transaction, and nothing outside of one.
+A Database speaks as one of three roles. The engine's sees every org and plans for index look-ups only, and so does the
+janitor's, which removes; the app's sees the one org named for the transaction, and nothing outside of one.
 """
 
 import asyncio
@@ -18,10 +18,11 @@ import asyncpg
 from redrive.core.permissions import Role
 
 Record = asyncpg.Record
-DatabaseRole = Literal["redrive_engine", "redrive_app"]
+DatabaseRole = Literal["redrive_engine", "redrive_app", "redrive_janitor"]
 
 COMMAND_TIMEOUT_S = 60.0
 CONNECT_TIMEOUT_S = 10.0
+STREAM_ROWS = 16  # read ahead; each may hold a megabyte
 
 # The engine's statements work on rows handed in by array, whose number the planner can only guess. Look-ups by index
 # are right for all of them, at any size of table: nothing else is offered, and plans are made once.
@@ -76,7 +77,7 @@ class Database:
 
     @classmethod
     async def open(cls, url: str, *, role: DatabaseRole, size: int = 10, name: str = "redrive") -> "Database":
-        plans = _ENGINE_PLANS if role == "redrive_engine" else _APP_PLANS
+        plans = _APP_PLANS if role == "redrive_app" else _ENGINE_PLANS
         pool = await asyncpg.create_pool(
             url,
             min_size=1,
@@ -175,3 +176,8 @@ class Session:
     async def execute(self, name: str, *args: object) -> str:
         status: str = await self._connection.execute(query(name), *args)
         return status
+
+    async def stream(self, name: str, *args: object) -> AsyncIterator[Record]:
+        """Rows that together may be too much for the memory."""
+        async for row in self._connection.cursor(query(name), *args, prefetch=STREAM_ROWS):
+            yield row

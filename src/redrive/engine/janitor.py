@@ -1,0 +1,83 @@
+"""Removes what the policies no longer keep: a pass over all orgs now and then, in small batches, with rests between.
+
+Runs in every worker's process, put together by app; orgs that another worker's janitor has begun with are left to it.
+Meets the store through core.ports only.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+
+import structlog
+
+from redrive.core.ports import Floor, Sweeper, Swept, SweptOrg
+from redrive.engine.settler import brief
+
+FIRST_PASS_S = 60.0  # after the start: what waited meanwhile is more urgent
+JITTER = 0.1  # so that workers that were started together do not sweep together
+REST = 9  # for each second of work: a tenth of the time at most
+MAX_REST_S = 30.0
+BUSY_PAUSE_S = 1.0
+MAX_BUSY_PAUSES = 60
+
+log = structlog.get_logger("redrive.janitor")
+
+
+class Janitor:
+    """`open_sweeper` opens a connection for the length of a pass."""
+
+    def __init__(
+        self,
+        open_sweeper: Callable[[], AbstractAsyncContextManager[Sweeper]],
+        *,
+        every_s: float,
+        dice: Callable[[], float],
+        rest: float = REST,
+    ) -> None:
+        self._open_sweeper = open_sweeper
+        self._every_s = every_s
+        self._dice = dice
+        self._rest = rest
+
+    async def run(self) -> None:
+        """For ever, until it is cancelled: what a batch has not committed by then stays."""
+        await asyncio.sleep(FIRST_PASS_S)
+        while True:
+            try:
+                await self.sweep(rested_s=self._every_s / 2)
+            except Exception as error:  # noqa: BLE001 - the database or the archive may be away: the next pass tries again
+                log.warning("retention_failed", error=brief(error))
+            await asyncio.sleep(self._every_s * (1 + JITTER * (2 * self._dice() - 1)))
+
+    async def sweep(self, *, rested_s: float) -> dict[str, Swept]:
+        """One pass over the orgs that nobody has begun with for `rested_s`. Answers what went, by org."""
+        done: dict[str, Swept] = {}
+        async with self._open_sweeper() as sweeper:
+            for org in await sweeper.orgs(rested_s):
+                if await sweeper.begin(org, rested_s):
+                    done[org.name] = await self._sweep_org(sweeper, org)
+        return done
+
+    async def _sweep_org(self, sweeper: Sweeper, org: SweptOrg) -> Swept:
+        swept = Swept()
+        place: Floor | None = None
+        busy = 0
+        try:
+            while busy < MAX_BUSY_PAUSES:
+                began = time.monotonic()
+                batch = await sweeper.batch(org, place)
+                if batch is None:
+                    busy += 1
+                    await asyncio.sleep(BUSY_PAUSE_S)
+                    continue
+                swept, place = swept.plus(batch.swept), batch.place
+                if place is None:
+                    break
+                await asyncio.sleep(min(self._rest * (time.monotonic() - began), MAX_REST_S))
+        finally:
+            # Also when a batch failed or the worker stops: the batches before it are committed.
+            if any(swept):
+                await sweeper.conclude(org, swept)
+                log.info("retention_swept", org_id=str(org.org_id), **swept._asdict())
+        return swept

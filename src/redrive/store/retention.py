@@ -1,0 +1,97 @@
+"""What the janitor does to the database: find what may go, keep it in the archive if there is one, remove it.
+
+Each batch is a transaction of its own that removes events whole, and speaks as redrive_janitor: a role that may see and
+remove, and nothing else. Called by engine.janitor and by `redrive retention run`, through the port Sweeper.
+"""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from uuid import UUID
+
+from redrive.core.ports import Batch, Floor, Swept, SweptOrg
+from redrive.store import audit
+from redrive.store.archive import Archive
+from redrive.store.audit import Act
+from redrive.store.clock import Clock
+from redrive.store.db import Database, Record, Session
+
+BATCH_EVENTS = 500  # looked at; as many go at most
+CLAIM_TTL_S = 7 * 86_400.0  # idempotency keys of things with ids of their own
+
+_START = Floor(datetime(1970, 1, 1, tzinfo=UTC), UUID(int=0))
+
+
+class Retention:
+    """core.ports.Sweeper on PostgreSQL. `dry_run`: nothing is written, neither here nor to the archive."""
+
+    def __init__(
+        self, db: Database, clock: Clock, act: Act, *, archive: Archive | None = None, dry_run: bool = False
+    ) -> None:
+        self._db = db
+        self._clock = clock
+        self._act = act
+        self._archive = archive
+        self._dry_run = dry_run
+
+    async def orgs(self, rested_s: float) -> list[SweptOrg]:
+        rows = await self._db.fetch("orgs_to_sweep", self._clock.now(), rested_s)
+        return [SweptOrg(row["org_id"], row["name"], row["now"], row["until"], row["acked_s"]) for row in rows]
+
+    async def begin(self, org: SweptOrg, rested_s: float) -> bool:
+        if self._dry_run:
+            return True
+        return await self._db.fetchrow("begin_sweep", org.org_id, org.now, rested_s) is not None
+
+    async def batch(self, org: SweptOrg, place: Floor | None) -> Batch | None:
+        async with self._db.tenant(org.org_id) as session:
+            leads = await session.fetchrow("lead_sweep")
+            if leads is None or not leads["ours"]:
+                return None
+            after = place or _START
+            swept = await self._remove_claims(session, org, is_first=place is None)
+            has_more = swept.idempotency_keys == BATCH_EVENTS and not self._dry_run
+            seen = await self._pick(session, org, after)
+            picked = [row["id"] for row in seen if row["goes"]]
+            if picked:
+                swept = swept.plus(await self._remove(session, org, picked))
+        if seen:
+            after = Floor(seen[-1]["received_at"], seen[-1]["id"])
+        return Batch(swept, after if has_more or len(seen) == BATCH_EVENTS else None)
+
+    async def conclude(self, org: SweptOrg, swept: Swept) -> None:
+        if self._dry_run:
+            return
+        async with self._db.tenant(org.org_id) as session:
+            await audit.record(session, self._act, "retention.delete", "org", org.org_id, after=swept._asdict())
+
+    async def _pick(self, session: Session, org: SweptOrg, after: Floor) -> list[Record]:
+        if org.until is None:
+            return []
+        return await session.fetch(
+            "sweep_pick", org.org_id, org.now, org.until, after.due_at, after.task_id, org.acked_s, BATCH_EVENTS
+        )
+
+    async def _remove_claims(self, session: Session, org: SweptOrg, *, is_first: bool) -> Swept:
+        if not self._dry_run:
+            row = await session.fetchrow("delete_claims", org.org_id, org.now, CLAIM_TTL_S, BATCH_EVENTS)
+        elif is_first:
+            row = await session.fetchrow("count_claims", org.org_id, org.now, CLAIM_TTL_S)
+        else:
+            return Swept()
+        return Swept(idempotency_keys=row["n"] if row else 0)
+
+    async def _remove(self, session: Session, org: SweptOrg, picked: Sequence[UUID]) -> Swept:
+        if self._dry_run:
+            return _swept(await session.fetchrow("sweep_count", org.org_id, picked))
+        held = [row["id"] for row in await session.fetch("sweep_hold", org.org_id, org.now, picked)]
+        if not held:
+            return Swept()
+        if self._archive is not None:
+            # On disk before the commit: a crash in between archives a batch twice, never not at all.
+            await self._archive.keep(org, session.stream("archive_events", org.org_id, held))
+        return _swept(await session.fetchrow("delete_events", org.org_id, held))
+
+
+def _swept(row: Record | None) -> Swept:
+    assert row is not None
+    return Swept(row["events"], row["tasks"], row["attempts"], row["dead_letters"], row["bytes"])

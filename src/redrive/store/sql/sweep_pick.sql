@@ -1,0 +1,19 @@
+-- sweep_pick: the next events of an org by age, and whether each may go: every task of it by its own policy, one of the inbox
+-- some time after it was acknowledged. Nothing is locked yet. $1 org, $2 now, $3 until, $4 and $5 after, $6 seconds that
+-- acknowledged ones are kept, $7 limit.
+WITH seen AS MATERIALIZED (
+  SELECT e.id, e.received_at, e.tasks, e.acked_at
+    FROM redrive.event e
+   WHERE e.org_id = $1 AND e.received_at <= $3 AND (e.received_at, e.id) > ($4::timestamptz, $5::uuid)
+   ORDER BY e.received_at, e.id LIMIT $7)
+SELECT s.id, s.received_at,
+       coalesce(CASE s.tasks WHEN 0 THEN s.acked_at + make_interval(secs => $6::float8) <= $2
+                             ELSE f.n = s.tasks AND f.all_go END, false) AS goes
+  FROM seen s
+ CROSS JOIN LATERAL (
+   SELECT count(*) AS n,
+          bool_and(coalesce(redrive.task_goes_at(t.state, t.reason, t.received_at, t.updated_at, t.last_failed_at, p.spec)
+                            <= $2::timestamptz, false)) AS all_go
+     FROM redrive.task t JOIN redrive.policy p ON p.org_id = t.org_id AND p.id = t.policy_id
+    WHERE t.org_id = $1 AND t.event_id = s.id) f
+ ORDER BY s.received_at, s.id;
