@@ -14,6 +14,7 @@ from redrive.cli import (
     migrate,
     pausing,
     policy,
+    retention,
     send,
     serve,
     stats,
@@ -47,7 +48,14 @@ def redrive(
 
 for single in (serve, worker, migrate, check, send, pausing, stats, audit):
     single.add_to(app)
-for name, noun in (("dead", dead), ("events", events), ("endpoints", endpoints), ("keys", keys), ("policy", policy)):
+for name, noun in (
+    ("dead", dead),
+    ("events", events),
+    ("endpoints", endpoints),
+    ("keys", keys),
+    ("policy", policy),
+    ("retention", retention),
+):
     app.add_typer(noun.app, name=name)
 
 

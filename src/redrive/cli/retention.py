@@ -1,0 +1,56 @@
+"""`redrive retention`: remove at once what the policies no longer keep. Workers do so by themselves, every hour."""
+
+from typing import Annotated
+
+import typer
+
+from redrive.cli.connect import act_of, reach, settings_of
+from redrive.cli.options import AsJson, Place, command
+from redrive.cli.output import Column, emit, note, table
+from redrive.cli.runner import Refused, run
+from redrive.core.ports import Swept
+from redrive.store.archive import ArchiveError
+
+app = typer.Typer(no_args_is_help=True, help="Retention: run a pass.")
+
+COLUMNS = ("org", "events", "tasks", "attempts", "dead letters", "payload bytes", "idempotency keys")
+
+
+@command(app, "run")
+def run_(
+    place: Place,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would go, and remove nothing.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Make one pass over all orgs now, without rests, and show what went."""
+
+    async def work() -> bool:
+        from redrive.app import open_sweeper  # brings the whole of Redrive with it: only where it is needed
+        from redrive.engine.janitor import Janitor
+
+        settings = settings_of(place)
+        act = act_of("redrive retention run")
+        async with reach(settings) as url:
+            janitor = Janitor(
+                lambda: open_sweeper(settings, url, act, dry_run=dry_run), every_s=0, dice=lambda: 0.5, rest=0
+            )
+            try:
+                swept = await janitor.sweep(rested_s=0)
+            except ArchiveError as error:
+                raise Refused(str(error)) from error
+        _show(swept, as_json, dry_run)
+        return True
+
+    run(work)
+
+
+def _show(swept: dict[str, Swept], as_json: bool, dry_run: bool) -> None:
+    found = {org: counts for org, counts in swept.items() if any(counts)}
+    if as_json:
+        for org, counts in found.items():
+            emit({"org": org, "dry_run": dry_run, **counts._asdict()})
+        return
+    empty = "There is nothing that the policies do not keep."
+    table([Column(title) for title in COLUMNS], [[org, *counts] for org, counts in found.items()], empty=empty)
+    if found:
+        note("Nothing was removed: this was a dry run." if dry_run else "That was removed.")
