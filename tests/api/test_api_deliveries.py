@@ -109,7 +109,8 @@ async def test_the_numbers_say_where_everything_stands(api: Api) -> None:
     await api.owner.post(f"/v1/endpoints/{made['id']}/pause")
     numbers = (await api.viewer.get("/v1/stats")).json
     StatsShown.model_validate(numbers)
-    assert numbers["events"] == {"total": 5, "received": 1, "routed": 4}
+    counted = {"total": 5, "received": 1, "acknowledged": 0, "routed": 4, "payload_bytes": 5 * len(b"null")}
+    assert numbers["events"] == counted
     assert numbers["tasks"] == {"waiting": 1, "leased": 0, "held": 1, "succeeded": 1, "dead": 1}
     assert numbers["retry_queue"] == {"total": 1}
     assert numbers["dead_letters"] == {"open": 1, "replaying": 0, "resolved": 0, "ignored": 0}

@@ -19,7 +19,9 @@ MAX_ROWS_LOOKED_AT = 10_000  # for the oldest due task
 class EventNumbers:
     total: int
     received: int  # in the inbox: nobody subscribes to them
+    acknowledged: int  # taken out of the inbox
     routed: int
+    payload_bytes: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,9 +82,9 @@ async def stats(session: Session, clock: Clock) -> Stats:
     installation, org = await pauses(session)
     tasks = TaskNumbers(**_named("task", counted, TaskNumbers))
     finished = tasks.succeeded + tasks.dead
-    received, routed = counted.get("event.inbox", 0), counted.get("event.routed", 0)
+    received, acked, routed = (counted.get(f"event.{name}", 0) for name in ("inbox", "acked", "routed"))
     return Stats(
-        events=EventNumbers(received + routed, received, routed),
+        events=EventNumbers(received + acked + routed, received, acked, routed, counted.get("event.bytes", 0)),
         tasks=tasks,
         retry_queue=QueueNumbers(counted.get("retrying", 0)),
         dead_letters=LetterNumbers(**_named("dead", counted, LetterNumbers)),

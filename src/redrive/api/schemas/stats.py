@@ -8,7 +8,9 @@ from redrive.api.schemas.base import Answer, example
 class EventNumbers(Answer):
     total: int
     received: int
+    acknowledged: int
     routed: int
+    payload_bytes: int
 
 
 class TaskNumbers(Answer):
@@ -45,7 +47,7 @@ class PausedNumbers(Answer):
 class StatsShown(Answer):
     model_config = example(
         {
-            "events": {"total": 1204, "received": 4, "routed": 1200},
+            "events": {"total": 1204, "received": 4, "acknowledged": 0, "routed": 1200, "payload_bytes": 98304},
             "tasks": {"waiting": 12, "leased": 3, "held": 0, "succeeded": 1180, "dead": 5},
             "retry_queue": {"total": 9},
             "dead_letters": {"open": 4, "replaying": 1, "resolved": 2, "ignored": 1},
