@@ -1,5 +1,6 @@
 """A worker delivers over HTTP: signed, on schedule to the microsecond, and dead when the policy says so."""
 
+import json
 from datetime import timedelta
 from email.utils import format_datetime
 from uuid import UUID
@@ -7,6 +8,7 @@ from uuid import UUID
 import pytest
 from standardwebhooks.webhooks import Webhook
 
+from redrive.store.edits import Edit, replay
 from redrive.store.endpoints import Endpoints, EndpointSpec
 from support.engine import PERSON, Engine, ManualClock, until
 from support.receiver import HANG, RESET, Answer, open_receiver
@@ -30,6 +32,36 @@ async def test_a_delivery_carries_the_stored_bytes_and_a_signature_that_others_v
     assert request.headers["user-agent"] == "Redrive/test"
     assert request.headers["x-tenant"] == "7"
     Webhook(secret).verify(body.decode(), dict(request.headers))  # raises where it does not hold
+
+
+async def test_a_replay_delivers_the_edited_bytes_signed_with_headers_of_its_own_under_the_same_id(
+    live: Engine,
+) -> None:
+    edited = b'{"fixed":  1.0}'
+    async with open_receiver() as receiver:
+        async with live.app.tenant(live.org_id) as session:
+            spec = EndpointSpec("hook", receiver.url, headers=(("X-Tenant", "7"), ("x-kept", "yes")))
+            _, secret = await Endpoints(live.sealer).create(session, spec, PERSON)
+        own = '{"x-kept": "no", "X-New": "none", "x-event": "e"}'
+        event_id = await live.accept("invoice.paid", b'{"broken": 1}', headers=own)
+        receiver.script(422)
+        await live.run_until_idle()
+        task = await live.task_of(event_id)
+        async with live.app.tenant(live.org_id) as session:
+            edit = Edit(edited, {"x-tenant": "8", "x-new": "one"})
+            assert await replay(session, task["id"], PERSON, live.clock, edit=edit, roll=0.5, at_once=True) is None
+        await live.run_until_idle()
+        first, second = receiver.requests
+    assert (second.body, second.headers["webhook-id"]) == (edited, first.headers["webhook-id"])
+    names = ("x-tenant", "x-kept", "x-new", "x-event")
+    assert [first.headers[name] for name in names] == ["7", "yes", "none", "e"]
+    assert [second.headers[name] for name in names] == ["8", "yes", "one", "e"]
+    Webhook(secret).verify(edited.decode(), dict(second.headers))  # raises where it does not hold
+    letter = await live.letter(task["id"])
+    assert letter is not None
+    assert (letter["state"], letter["replay_outcome"]) == ("resolved", "succeeded")
+    shown = (await live.attempts(task["id"]))[1]["request_headers"]
+    assert {name.lower() for name in json.loads(shown)} == {*names, "content-type"}
 
 
 async def test_the_integration_policy_retries_after_5_30_and_300_seconds_and_then_gives_up(

@@ -3,16 +3,19 @@
 Wraps the framework's app; called by server for everything but the hot routes.
 """
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
 from redrive.api.aliases import snake_cased
 from redrive.api.answers import SAFETY_HEADERS, Send
 from redrive.api.body import BodyReader, Message, Receive
+from redrive.api.event_input import MAX_EVENT_BYTES
 from redrive.api.json_rules import BadJson, decode_strictly
 from redrive.api.problems import FieldError, invalid
 
 MAX_BODY_BYTES = 262_144
+_WITH_PAYLOAD = re.compile(r"/v1/dead-letters/[^/]+/replay")  # as much as an event's
 _BODILESS = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
@@ -31,7 +34,8 @@ class Guard:
     ) -> None:
         body = b""
         if scope["method"] not in _BODILESS:
-            body = await self._reader.read(receive, headers.get(b"content-length"), MAX_BODY_BYTES)
+            limit_bytes = MAX_EVENT_BYTES if _WITH_PAYLOAD.fullmatch(scope["path"]) else MAX_BODY_BYTES
+            body = await self._reader.read(receive, headers.get(b"content-length"), limit_bytes)
         state = scope.setdefault("state", {})
         if body:
             _check(body)

@@ -249,13 +249,15 @@ def endpoint(row: Row, spec: EndpointSpec, *, whole_url: bool) -> Shape:
     }
 
 
-def log(row: Row, attempts: Sequence[Row]) -> Shape:
-    """The integration log of a task: what was last sent and answered, and every try before it."""
+def log(row: Row, attempts: Sequence[Row], edited_body: bytes | None = None) -> Shape:
+    """The integration log of a task: what was last sent (the event's payload, or an edited one) and answered, and every
+    try before it.
+    """
     tried = [one for one in attempts if one["result"] in ("succeeded", "failed", "lost")]
     last = tried[-1] if tried else None
     request = _request(last) if last is not None else None
     if request is not None:
-        request["body"] = redacted_payload(row["body"])
+        request["body"] = redacted_payload(row["body"] if edited_body is None else edited_body)
     return {
         "id": row["id"],
         "log_id": row["id"],

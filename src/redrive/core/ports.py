@@ -39,7 +39,8 @@ class Job(NamedTuple):
     correlation_id: str | None
     body: bytes
     content_type: str
-    headers: str | None = None  # to be sent with it: a JSON object of texts
+    headers: str | None = None  # to be sent with it: a JSON object of texts; the endpoint's win
+    edited_headers: str | None = None  # the same, given by a person for this task: they win over all others
 
 
 class Exchange(NamedTuple):

@@ -5,7 +5,7 @@ Called by engine.worker; sends through destinations.client, which guards the con
 
 import time
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import lru_cache, partial
@@ -62,6 +62,7 @@ class _Plan:
 
     target: Target | None
     problem: str | None
+    headers: tuple[tuple[str, str], ...]
     head: bytes
     names: frozenset[str]  # of the endpoint's own headers, in lower case
     signer: Signer
@@ -110,7 +111,7 @@ class HttpDestination:
             problem = f"The endpoint {terms.name!r} was deleted."
         elif problem is None:
             try:
-                head = build_head([("user-agent", self._user_agent), *terms.headers])
+                head = self._fixed_head(terms.headers)
                 target = parse_target(terms.url)
             except BadUrl as error:
                 problem = f"The endpoint's URL cannot be used: {error}"
@@ -120,6 +121,7 @@ class HttpDestination:
         return _Plan(
             target=target,
             problem=problem,
+            headers=terms.headers,
             head=head,
             names=frozenset(name.lower() for name, _ in terms.headers),
             signer=Signer(terms.secrets),
@@ -152,11 +154,32 @@ class HttpDestination:
         except TransferError as error:
             return _tried(plan, now, error)
 
+    def _fixed_head(self, headers: Iterable[tuple[str, str]]) -> bytes:
+        return build_head([("user-agent", self._user_agent), *headers])
+
     def _plan_of(self, job: Job) -> _Plan | None:
         plan = self._plans.get(job.endpoint_id) if job.endpoint_id else None
-        if plan is None or (job.headers is None and job.content_type == JSON_TYPE):
+        if plan is None:
+            return None
+        if job.edited_headers is not None:
+            plan = self._with_edited_headers(job.edited_headers, plan)
+        if job.headers is None and job.content_type == JSON_TYPE:
             return plan
         return _with_headers_of(job, plan)
+
+    def _with_edited_headers(self, edited: str, plan: _Plan) -> _Plan:
+        """The plan for a job with headers that a person gave: they win over others of the same names."""
+        own = [(name, value) for name, value in loads(edited).items() if not _is_ours(name.lower())]
+        replaced = {name.lower() for name, _ in own}
+        headers = (*(line for line in plan.headers if line[0].lower() not in replaced), *own)
+        try:
+            head = self._fixed_head(headers)
+        except BadHeader as error:
+            return replace(plan, target=None, problem=f"The edited headers cannot be sent: {error}")
+        names = frozenset(name.lower() for name, _ in headers)
+        return replace(
+            plan, headers=headers, head=head, names=names, request_headers=dumps(redact_headers(dict(headers)))
+        )
 
     def _head(self, plan: _Plan, job: Job, now: datetime) -> bytes:
         message_id = str(job.event_id)
@@ -174,6 +197,10 @@ class HttpDestination:
         await self._client.aclose()
 
 
+def _is_ours(name: str) -> bool:
+    return name in _OURS or name.startswith(_OUR_PREFIXES)
+
+
 def _with_headers_of(job: Job, plan: _Plan) -> _Plan:
     """The plan for a job that brings headers of its own. Where the endpoint has one of the same name, that is sent."""
     try:
@@ -181,7 +208,7 @@ def _with_headers_of(job: Job, plan: _Plan) -> _Plan:
         own = {
             name: value
             for name, value in given.items()
-            if (lower := name.lower()) not in _OURS and lower not in plan.names and not lower.startswith(_OUR_PREFIXES)
+            if (lower := name.lower()) not in plan.names and not _is_ours(lower)
         }
         head = build_head(own.items())
     except BadHeader as error:

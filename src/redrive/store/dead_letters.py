@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from uuid import UUID
 
 from redrive.core.policy import retry_delay
@@ -74,23 +74,38 @@ async def redrive(
 
     Under a policy that never retries by itself the person has just asked for a try: it is due at once.
     """
+    row = await lock_redrivable(session, task_id)
+    if isinstance(row, Refusal):
+        return row
+    delay = None if at_once else retry_delay(policy_of(row), 0, roll)
+    await begin_generation(session, task_id, act, clock, delay=delay, edit=row["edit"])
+    await audit.record(session, act, "dead_letter.retry", "dead_letter", task_id, before={"state": row["state"]})
+    return None
+
+
+async def lock_redrivable(session: Session, task_id: UUID) -> Record | Refusal:
+    """Hold a dead letter still whose task is dead: it may begin anew."""
     row = await session.fetchrow("lock_dead_letter", session.org_id, task_id)
     if row is None or row["state"] == "deleted":
         return Refusal.UNKNOWN
-    if row["task_state"] != "dead":
-        return Refusal.NOT_OPEN
-    delay = None if at_once else retry_delay(policy_of(row), 0, roll)
+    return row if row["task_state"] == "dead" else Refusal.NOT_OPEN
+
+
+async def begin_generation(
+    session: Session,
+    task_id: UUID,
+    act: Act,
+    clock: Clock,
+    *,
+    delay: timedelta | None,
+    edit: int | None,
+    policy_id: UUID | None = None,
+) -> None:
+    """Bring a locked task back to life, with this edit in force (None: none) and this policy (None: as before)."""
+    delay_s = delay.total_seconds() if delay else 0.0
     await session.execute(
-        "redrive",
-        session.org_id,
-        task_id,
-        clock.now(),
-        delay.total_seconds() if delay else 0.0,
-        act.actor,
-        act.because,
+        "redrive", session.org_id, task_id, clock.now(), delay_s, act.actor, act.because, policy_id, edit
     )
-    await audit.record(session, act, "dead_letter.retry", "dead_letter", task_id, before={"state": row["state"]})
-    return None
 
 
 async def close(session: Session, task_id: UUID, state: str, act: Act) -> Refusal | None:

@@ -53,7 +53,7 @@ class Tasks:
             margin_s,
             share,
         )
-        jobs = [Job(*row[:19]) for row in rows if row["state"] == "leased"]
+        jobs = [Job(*row[:20]) for row in rows if row["state"] == "leased"]
         taken = Counter([row["queue"] for row in rows])
         last = {row["queue"]: row for row in rows}
         return Claim(

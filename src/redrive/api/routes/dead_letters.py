@@ -6,7 +6,7 @@ from uuid import UUID
 
 from fastapi import APIRouter, Depends, Query, Request, Response
 
-from redrive.api import shapes
+from redrive.api import edit_shapes, shapes
 from redrive.api.answers import answer
 from redrive.api.auth import SCHEMES, Judge, Reader
 from redrive.api.context import ApiContext, Context, act_of
@@ -17,6 +17,7 @@ from redrive.api.routes.retry_queue import refused
 from redrive.store import dead_letters
 from redrive.store.audit import Act
 from redrive.store.db import Session
+from redrive.store.edits import list_edits
 from redrive.store.keys import Caller
 from redrive.store.logs import list_task_attempts
 
@@ -51,7 +52,8 @@ async def _detail(session: Session, task_id: UUID) -> shapes.Shape:
     if row is None:
         raise not_found(NOUN)
     attempts = await list_task_attempts(session, task_id)
-    return shapes.dead_letter_detail(row, attempts)
+    edited = await list_edits(session, task_id)
+    return shapes.dead_letter_detail(row, attempts) | edit_shapes.edited(row) | edit_shapes.edits(edited)
 
 
 @router.post("/{task_id}/retry", dependencies=[Depends(no_query)])

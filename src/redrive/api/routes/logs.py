@@ -2,13 +2,13 @@
 
 from fastapi import APIRouter, Depends, Response
 
-from redrive.api import shapes
+from redrive.api import edit_shapes, shapes
 from redrive.api.answers import answer
 from redrive.api.auth import SCHEMES, Reader
 from redrive.api.context import Context
 from redrive.api.problems import not_found
 from redrive.api.queries import id_in_path, no_query
-from redrive.store import logs
+from redrive.store import edits, logs
 
 router = APIRouter(prefix="/v1/logs", tags=["logs"], dependencies=[*SCHEMES, Depends(no_query)])
 
@@ -19,7 +19,10 @@ async def get_log(log_id: str, caller: Reader, context: Context) -> Response:
     wanted = id_in_path(log_id, "log")
     async with context.tenant(caller) as session:
         row = await logs.get_log(session, wanted)
+        if row is None:
+            raise not_found("log")
         attempts = await logs.list_task_attempts(session, wanted)
-    if row is None:
-        raise not_found("log")
-    return answer(shapes.log(row, attempts))
+        edited = await edits.list_edits(session, wanted)
+        last = edit_shapes.last_generation(attempts)
+        sent = await edits.body_of_generation(session, wanted, last) if edited and last is not None else None
+    return answer(shapes.log(row, attempts, sent) | edit_shapes.edits(edited))

@@ -74,7 +74,7 @@ taken AS (
     FROM terms
    WHERE t.ctid = terms.place AND NOT terms.passed
   RETURNING t.org_id, t.id, t.event_id, t.endpoint_id, t.policy_id, t.kind, t.queue, t.event_type, t.fence, t.attempts,
-            t.generation, t.begun_at, t.state, t.due_at, terms.timeout_s, terms.lost, terms.now,
+            t.generation, t.begun_at, t.edit, t.state, t.due_at, terms.timeout_s, terms.lost, terms.now,
             terms.fence AS lost_fence, terms.worker_id AS lost_by, terms.leased_at AS lost_since),
 lost AS (
   INSERT INTO redrive.attempt (org_id, task_id, fence, generation, number, result, worker_id, started_at, ended_at,
@@ -83,11 +83,14 @@ lost AS (
          'timeout', true, 'The worker did not report before its lease ended: it died, hung, or was cut off.'
     FROM taken WHERE lost)
 SELECT t.org_id, t.id, t.event_id, t.endpoint_id, t.policy_id, t.kind, t.queue, t.event_type, t.fence, t.attempts,
-       t.generation, t.begun_at, t.timeout_s, t.lost, t.now, e.correlation_id, e.body, e.content_type, e.headers,
-       t.state, t.due_at
+       t.generation, t.begun_at, t.timeout_s, t.lost, t.now, e.correlation_id, coalesce(x.body, e.body),
+       CASE WHEN x.body IS NULL OR e.content_type ~ 'json' THEN e.content_type ELSE 'application/json' END,
+       e.headers, x.headers AS edited_headers, t.state, t.due_at
   FROM taken t JOIN redrive.event e ON e.org_id = t.org_id AND e.id = t.event_id
+  -- Without an edit there is no number to look for: nothing is read.
+  LEFT JOIN redrive.edit x ON x.org_id = t.org_id AND x.task_id = t.id AND x.number = t.edit
  UNION ALL
 SELECT p.org_id, p.id, NULL, NULL, NULL, NULL, p.queue, NULL, NULL, NULL,
-       NULL, NULL, NULL, NULL, p.now, NULL, NULL, NULL, NULL, 'passed', p.due_at
+       NULL, NULL, NULL, NULL, p.now, NULL, NULL, NULL, NULL, NULL, 'passed', p.due_at
   FROM terms p WHERE p.passed
  ORDER BY due_at, id;

@@ -1,8 +1,10 @@
--- redrive: a new generation of a dead task, as just after a first failure. $1 org, $2 task, $3 now, $4 delay, $5 who, $6 why.
+-- redrive: a new generation of a dead task, as just after a first failure. $1 org, $2 task, $3 now, $4 delay, $5 who, $6 why,
+-- $7 the policy that it runs under from now on (NULL: as before), $8 the edit in force (NULL: none).
 WITH clock AS MATERIALIZED (SELECT coalesce($3::timestamptz, clock_timestamp()) AS now),
 alive AS (
   UPDATE redrive.task t SET state = 'waiting', reason = NULL, generation = t.generation + 1, attempts = 1,
-         begun_at = clock.now, due_at = clock.now + make_interval(secs => $4), updated_at = clock.now
+         begun_at = clock.now, due_at = clock.now + make_interval(secs => $4), updated_at = clock.now,
+         policy_id = coalesce($7::uuid, t.policy_id), edit = $8::integer
     FROM clock WHERE t.org_id = $1 AND t.id = $2 AND t.state = 'dead'
   RETURNING t.org_id, t.id, clock.now),
 letter AS (

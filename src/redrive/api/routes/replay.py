@@ -1,0 +1,56 @@
+"""Replay: a dead letter is tried again, with another payload or under another policy where the old were at fault."""
+
+import random
+
+from fastapi import APIRouter, Depends, Request, Response
+
+from redrive.api import shapes
+from redrive.api.answers import answer
+from redrive.api.auth import SCHEMES, Judge
+from redrive.api.context import Context, act_of
+from redrive.api.problems import Problem, not_found
+from redrive.api.queries import id_in_path, no_query
+from redrive.api.replay_input import ReplayIn
+from redrive.api.routes.retry_queue import refused
+from redrive.api.schemas.base import shows
+from redrive.api.schemas.edits import ReplayedLetter
+from redrive.store import dead_letters, edits
+from redrive.store.edits import EditError
+
+NOUN = "dead letter"
+
+router = APIRouter(prefix="/v1/dead-letters", tags=["dead letters"], dependencies=[*SCHEMES, Depends(no_query)])
+
+
+@router.post("/{task_id}/replay", responses=shows(ReplayedLetter))
+async def replay(
+    task_id: str, request: Request, caller: Judge, context: Context, given: ReplayIn | None = None
+) -> Response:
+    """Redrive with changes: an edited payload or headers, kept beside the original, or a policy of its own."""
+    wanted = id_in_path(task_id, NOUN)
+    asked = given or ReplayIn()
+    edit, policy = asked.edit(await request.body()), asked.policy()
+    act = act_of(request, caller, asked.because)
+    async with context.tenant(caller) as session:
+        letter = await dead_letters.get_dead_letter(session, wanted)
+        if letter is None:
+            raise not_found(NOUN)
+        asked.check_kind(letter["kind"])
+        try:
+            refusal = await edits.replay(
+                session,
+                wanted,
+                act,
+                context.clock,
+                edit=edit,
+                policy=policy,
+                roll=random.random(),  # noqa: S311 (jitter, not a secret)
+                at_once=asked.now,
+            )
+        except EditError as error:
+            raise Problem(422, f"This dead letter cannot be replayed so: {error}.") from None
+        if refusal is not None:
+            raise refused(refusal, NOUN)
+        row = await dead_letters.get_dead_letter(session, wanted)
+    assert row is not None, "it was locked in this transaction"
+    return answer(shapes.dead_letter(row))

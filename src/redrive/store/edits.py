@@ -1,0 +1,197 @@
+"""Edit and replay: another payload or other headers for a dead letter's next tries, kept beside the original.
+
+Called by the API's replay route and, letter by letter, by bulk operations. Everything here is one transaction with its
+entry in the audit; neither that nor a diff holds what looks secret.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+import msgspec
+
+from redrive.core.diff import Diff, diff
+from redrive.core.merge_patch import merge_patch
+from redrive.core.policy import Policy, retry_delay
+from redrive.store import audit
+from redrive.store.audit import Act
+from redrive.store.clock import Clock
+from redrive.store.db import Record, Session
+from redrive.store.dead_letters import begin_generation, lock_redrivable
+from redrive.store.events import MAX_PAYLOAD_BYTES
+from redrive.store.orgs import new_id
+from redrive.store.policies import get_policy, policy_of
+from redrive.store.retry_queue import Refusal
+
+MAX_EDITS = 20  # of one dead letter
+OVERRIDE_NAME = "override"
+
+# Numbers that a patch does not touch come out as they were written, all their digits.
+_exact = msgspec.json.Decoder(float_hook=lambda text: msgspec.Raw(text.encode()))
+
+
+class EditError(ValueError):
+    """Why a payload cannot be edited so, for a person to read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Edit:
+    """What to change. A part that is None stays as it is in force; `discard` begins with the original."""
+
+    body: bytes | None = None
+    headers: Mapping[str, str] | None = None
+    discard: bool = False
+
+    @property
+    def changes_something(self) -> bool:
+        return self.discard or self.body is not None or self.headers is not None
+
+
+NO_EDIT = Edit()
+
+
+def apply_patch(body: bytes, patch: object) -> bytes:
+    """A JSON text with a merge patch (RFC 7396) applied, or EditError."""
+    try:
+        value = _exact.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        raise EditError("the payload is not JSON, which alone can be patched") from None
+    return msgspec.json.encode(merge_patch(value, patch))
+
+
+async def replay(
+    session: Session,
+    task_id: UUID,
+    act: Act,
+    clock: Clock,
+    *,
+    edit: Edit = NO_EDIT,
+    policy: Policy | str | None = None,
+    roll: float,
+    at_once: bool = False,
+) -> Refusal | None:
+    """Redrive, with an edit, and under a policy of its own: a spec, or the name of one in force.
+
+    Both stay in force for later redrives. EditError where the edit or the policy's name cannot be used.
+    """
+    row = await lock_redrivable(session, task_id)
+    if isinstance(row, Refusal):
+        return row
+    await _replay(session, row, act, clock, edit, policy, roll, at_once)
+    return None
+
+
+async def replay_patched(
+    session: Session, task_id: UUID, patch: object, act: Act, clock: Clock, roll: float, at_once: bool
+) -> Refusal | None:
+    """Redrive with a merge patch over the payload in force. EditError where it cannot be applied."""
+    row = await lock_redrivable(session, task_id)
+    if isinstance(row, Refusal):
+        return row
+    base = await _base(session, task_id)
+    edit = Edit(body=apply_patch(base["original"] if base["body"] is None else base["body"], patch))
+    await _replay(session, row, act, clock, edit, None, roll, at_once)
+    return None
+
+
+async def list_edits(session: Session, task_id: UUID) -> list[Record]:
+    """Every edit of a task, oldest first, without the bodies."""
+    return await session.fetch("list_edits", session.org_id, task_id)
+
+
+async def body_of_generation(session: Session, task_id: UUID, generation: int) -> bytes | None:
+    """The edited body that the tries of a generation sent. None: the event's own."""
+    row = await session.fetchrow("get_body_of_generation", session.org_id, task_id, generation)
+    body: bytes | None = row["body"] if row else None
+    return body
+
+
+async def _replay(
+    session: Session,
+    letter: Record,
+    act: Act,
+    clock: Clock,
+    edit: Edit,
+    policy: Policy | str | None,
+    roll: float,
+    at_once: bool,
+) -> None:
+    task_id: UUID = letter["task_id"]
+    policy_id, terms = await _terms(session, letter, policy)
+    number: int | None = letter["edit"]
+    if edit.changes_something:
+        number = await _add(session, letter, edit, act, clock)
+    delay = None if at_once else retry_delay(terms, 0, roll)
+    await begin_generation(session, task_id, act, clock, delay=delay, edit=number, policy_id=policy_id)
+    after: dict[str, object] = {"edit": number}
+    if policy is not None:
+        after["policy"] = policy if isinstance(policy, str) else policy.to_spec()
+    await audit.record(
+        session, act, "dead_letter.replay", "dead_letter", task_id, before={"state": letter["state"]}, after=after
+    )
+
+
+async def _terms(session: Session, letter: Record, policy: Policy | str | None) -> tuple[UUID | None, Policy]:
+    """The policy that the new generation runs under, and its id where it is another than before."""
+    if policy is None:
+        return None, policy_of(letter)
+    if isinstance(policy, str):
+        row = await get_policy(session, policy)
+        if row is None:
+            raise EditError(f"there is no policy named {policy!r}")
+        return row["id"], policy_of(row)
+    policy_id = new_id()
+    spec = msgspec.json.encode(policy.to_spec()).decode()
+    await session.execute("add_override_policy", session.org_id, policy_id, OVERRIDE_NAME, spec, policy.timeout_s)
+    return policy_id, policy
+
+
+async def _add(session: Session, letter: Record, edit: Edit, act: Act, clock: Clock) -> int | None:
+    """Store the edit; its number, or None where it is the return to the original."""
+    task_id: UUID = letter["task_id"]
+    base = await _base(session, task_id)
+    if base["edits"] >= MAX_EDITS:
+        raise EditError(f"it was edited {MAX_EDITS} times already, which is the most that is kept")
+    body = edit.body if edit.body is not None or edit.discard else base["body"]
+    if body is not None and len(body) > MAX_PAYLOAD_BYTES:
+        raise EditError(f"the payload has {len(body)} bytes; at most {MAX_PAYLOAD_BYTES} are taken")
+    headers = base["headers"] if edit.headers is None and not edit.discard else _stored_headers(edit.headers)
+    changed = _diff(base["original"], base["original"] if body is None else body)
+    row = await session.fetchrow(
+        "add_edit",
+        session.org_id,
+        task_id,
+        letter["task_generation"] + 1,
+        body,
+        headers,
+        msgspec.json.encode([change._asdict() for change in changed.changes]).decode(),
+        changed.is_cut,
+        clock.now(),
+        act.actor,
+        act.because,
+    )
+    assert row is not None
+    return None if body is None and headers is None else int(row["number"])
+
+
+async def _base(session: Session, task_id: UUID) -> Record:
+    row = await session.fetchrow("get_edit_base", session.org_id, task_id)
+    assert row is not None, "it was locked in this transaction"
+    return row
+
+
+def _stored_headers(headers: Mapping[str, str] | None) -> str | None:
+    return msgspec.json.encode(dict(headers)).decode() if headers else None
+
+
+def _diff(before: bytes, after: bytes) -> Diff:
+    return Diff([], is_cut=False) if before == after else diff(_readable(before), _readable(after))
+
+
+def _readable(body: bytes) -> Any:
+    """A body as a value; what is not JSON only by its size."""
+    try:
+        return msgspec.json.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return f"{len(body)} bytes that are not JSON"
