@@ -28,6 +28,7 @@ from redrive.api.routes import (
     endpoint_actions,
     endpoints,
     events,
+    groups,
     health,
     inbox,
     logs,
@@ -49,6 +50,7 @@ _ROUTES = (
     endpoint_actions,
     retries,
     retry_queue,
+    groups,  # before the letters: its name is no id
     replay,
     dead_letters,
     inbox,

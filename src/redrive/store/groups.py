@@ -1,0 +1,46 @@
+"""Groups of dead letters: those with one fingerprint, that is, one cause. Reads only; serves the API."""
+
+from dataclasses import dataclass
+
+from redrive.store.db import Record, Session
+from redrive.store.dead_letters import DeadLetterFilter
+
+MAX_GROUPS_LOOKED = 1_000
+FIRST_COUNT = 100  # letters, in each group
+SECOND_COUNT = 50_000  # letters, in all groups that have more
+SECOND_COUNT_FILTERED = 20_000  # the same where each letter must be looked at, since its group does not tell
+
+
+@dataclass(frozen=True, slots=True)
+class Groups:
+    """The biggest groups. `total` is None where there are more than were looked at."""
+
+    rows: list[Record]
+    has_more: bool
+    total: int | None
+
+
+async def list_groups(session: Session, chosen: DeadLetterFilter, *, limit: int) -> Groups:
+    """Biggest first. A group whose letters were not all counted says so in `is_whole`: it has at least `n`."""
+    is_filtered = any((chosen.event_type, chosen.external_system, chosen.reason))
+    rows = await session.fetch(
+        "list_groups",
+        session.org_id,
+        chosen.state,
+        chosen.kind,
+        chosen.event_type,
+        chosen.external_system,
+        chosen.endpoint_id,
+        chosen.reason,
+        chosen.category,
+        chosen.since,
+        chosen.until,
+        limit,
+        MAX_GROUPS_LOOKED,
+        FIRST_COUNT,
+        SECOND_COUNT_FILTERED if is_filtered else SECOND_COUNT,
+    )
+    if not rows:
+        return Groups([], has_more=False, total=0)
+    is_all = rows[0]["looked"] < MAX_GROUPS_LOOKED
+    return Groups(rows, rows[0]["groups"] > len(rows), rows[0]["groups"] if is_all else None)
