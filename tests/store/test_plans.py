@@ -21,7 +21,6 @@ from redrive.core.decide import Die, Reason, RetryIn, Succeed
 from redrive.core.outcome import Category, Success
 from redrive.core.ports import HTTP_QUEUE, NO_EXCHANGE, Settlement
 from redrive.store.db import Database, query
-from redrive.store.dead_letters import DeadLetterFilter
 from redrive.store.embedded import EmbeddedPostgres
 from redrive.store.orgs import new_id
 from support.engine import MARGIN_S, START, UNAVAILABLE, Engine, ManualClock, open_engine
@@ -119,10 +118,6 @@ def _queue(**chosen: object) -> Callable[[Facts], Arguments]:
     return lambda facts: (facts.engine.org_id, *(chosen.get(name) for name in names), None, None, 51)
 
 
-def _letters(**chosen: Any) -> Callable[[Facts], Arguments]:
-    return lambda facts: (facts.engine.org_id, *DeadLetterFilter(**chosen).columns, None, None, 51)
-
-
 def _events(status: str | None) -> Callable[[Facts], Arguments]:
     return lambda facts: (facts.engine.org_id, status, None, None, None, 51)
 
@@ -154,17 +149,6 @@ APP = [
     Case("list_retry_queue", _queue(event_type="rare")),
     Case("list_retry_queue", _queue(external_system="rare")),
     Case("list_retry_queue", _queue(endpoint_id=new_id())),
-    Case("list_dead_letters", _letters(), "dead_letter_by_age", sorts=False),
-    Case("list_dead_letters", _letters(event_type="rare"), "dead_letter_by_type"),
-    Case("list_dead_letters", _letters(endpoint_id=new_id()), "dead_letter_by_endpoint"),
-    Case("list_dead_letters", _letters(fingerprint="rare"), "dead_letter_by_cause"),
-    Case("list_dead_letters", _letters(kind="handler")),
-    Case("list_dead_letters", _letters(external_system="rare")),
-    Case("list_dead_letters", _letters(reason="skipped")),
-    Case("list_dead_letters", _letters(category="timeout")),
-    Case("list_dead_letters", _letters(since=START)),
-    Case("list_dead_letters", _letters(until=START)),
-    Case("list_dead_letters", _letters(q="gone")),
     Case("get_dead_letter", _by_task),
     Case("get_entry", _by_task, "task_pkey"),
     Case("get_log", _by_task, "task_pkey"),

@@ -13,8 +13,10 @@ from redrive.cli.connect import open_desk
 from redrive.cli.options import AsJson, Because, Id, LetterFilter, Limit, Where, command
 from redrive.cli.output import Column, cell, emit, facts, note, say, table
 from redrive.cli.runner import Refused, run
-from redrive.store.dead_letters import get_dead_letter, list_dead_letters
+from redrive.store.db import Session
+from redrive.store.dead_letters import DeadLetterFilter, get_dead_letter, list_dead_letters
 from redrive.store.logs import list_task_attempts
+from redrive.store.paging import Page
 
 app = typer.Typer(no_args_is_help=True, help="Dead letters: list, show, retry, resolve, ignore, delete.")
 
@@ -49,7 +51,7 @@ def list_(where: Where, chosen: LetterFilter, limit: Limit = 50, as_json: AsJson
 
     async def work() -> bool:
         async with open_desk(where) as desk, desk.session() as session:
-            page = await list_dead_letters(session, await filter_of(session, chosen), limit=limit, after=None)
+            page = await _first(session, await filter_of(session, chosen), limit)
         found = [shapes.dead_letter(row) for row in page.rows]
         if as_json:
             for letter in found:
@@ -57,10 +59,20 @@ def list_(where: Where, chosen: LetterFilter, limit: Limit = 50, as_json: AsJson
             return True
         table(COLUMNS, [_cells(letter) for letter in found], empty="No failed events. All integrations healthy.")
         if page.next_key is not None:
-            note(f"{len(found)} of {page.total} are shown. --limit shows more, a filter fewer.")
+            total = "many" if page.total is None else page.total
+            note(f"{len(found)} of {total} are shown. --limit shows more, a filter fewer.")
         return True
 
     run(work)
+
+
+async def _first(session: Session, chosen: DeadLetterFilter, limit: int) -> Page:
+    """The newest ones. A page may be short and yet have a next one: where what matches is far apart."""
+    page = await list_dead_letters(session, chosen, limit=limit, after=None)
+    while len(page.rows) < limit and page.next_key is not None:
+        following = await list_dead_letters(session, chosen, limit=limit - len(page.rows), after=page.next_key)
+        page = Page([*page.rows, *following.rows], following.next_key, page.total)
+    return page
 
 
 @command(app, "show")

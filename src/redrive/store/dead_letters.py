@@ -1,7 +1,7 @@
 """Dead letters: what failed for good, and what a person does with it. Every action is audited where it happens."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from uuid import UUID
 
@@ -14,6 +14,13 @@ from redrive.store.db import Record, Session, like_literal
 from redrive.store.paging import Page, page_of
 from redrive.store.policies import policy_of
 from redrive.store.retry_queue import Refusal
+
+MAX_COUNTED = 10_000
+MAX_LOOKED = 20_000  # for one page
+LOOK_FACTOR = 10  # letters looked at first, for each wanted
+KEY = ("letter_created_at", "id")
+# Each has an index in the list's order.
+LEADS = ("fingerprint", "endpoint_id", "event_type", "external_system", "category", "reason", "kind")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,20 +53,51 @@ class DeadLetterFilter:
             f"%{like_literal(self.q)}%" if self.q else None,
         )
 
+    @property
+    def lead(self) -> str | None:
+        """The filter whose index is read: of those given, the one that usually leaves fewest."""
+        return next((name for name in LEADS if getattr(self, name) is not None), None)
+
+    @property
+    def filters_besides_lead(self) -> bool:
+        """Whether anything is asked that the index of the lead cannot answer (it can answer for the times)."""
+        return self.q is not None or sum(getattr(self, name) is not None for name in LEADS) > 1
+
 
 async def list_dead_letters(
     session: Session, chosen: DeadLetterFilter, *, limit: int, after: Sequence[object] | None
 ) -> Page:
-    """Newest first."""
-    rows = await session.fetch(
-        "list_dead_letters", session.org_id, *chosen.columns, *(after or (None, None)), limit + 1
-    )
+    """Newest first. A page of several filters, or of a text, may be short, or empty, and yet have a next one: it ends
+    where enough letters were looked at. Then, and with more than MAX_COUNTED, the total is None.
+    """
+    return replace(await _page(session, chosen, limit, after), total=await _total(session, chosen))
+
+
+async def _page(session: Session, chosen: DeadLetterFilter, limit: int, after: Sequence[object] | None) -> Page:
+    # Most pages are found close by. Only where letters that match are far apart, more are looked at.
+    looks = (limit * LOOK_FACTOR, MAX_LOOKED) if chosen.filters_besides_lead else (limit + 1,)
+    rows: list[Record] = []
+    for look in looks:
+        rows = await session.fetch(
+            "list_dead_letters",
+            session.org_id,
+            *chosen.columns,
+            *(after or (None, None)),
+            limit + 1,
+            chosen.lead,
+            look,
+        )
+        found = [row for row in rows if row["id"] is not None]
+        if len(found) > limit or not rows or rows[0]["looked"] < look:
+            return page_of(found, limit, KEY)
+    return Page(found, (rows[0]["looked_at"], rows[0]["looked_id"]))
+
+
+async def _total(session: Session, chosen: DeadLetterFilter) -> int | None:
     if chosen == DeadLetterFilter(state=chosen.state):
-        total = await count_of(session, f"dead.{chosen.state}")
-    else:
-        counted = await session.fetchrow("count_dead_letters", session.org_id, *chosen.columns)
-        total = counted["n"] if counted else 0
-    return page_of(rows, limit, ("letter_created_at", "id"), total)
+        return await count_of(session, f"dead.{chosen.state}")
+    row = await session.fetchrow("count_dead_letters", session.org_id, *chosen.columns, chosen.lead, MAX_COUNTED + 1)
+    return row["n"] if row else None
 
 
 async def get_dead_letter(session: Session, task_id: UUID) -> Record | None:

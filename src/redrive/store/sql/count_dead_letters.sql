@@ -1,15 +1,26 @@
--- count_dead_letters: what a filter matches, counted up to a limit; NULL beyond it.
-SELECT CASE WHEN count(*) <= 100000 THEN count(*) END AS n FROM (
-  SELECT FROM redrive.dead_letter d
-   WHERE d.org_id = $1 AND d.state = $2
-     AND ($3::text IS NULL OR d.kind = $3)
-     AND ($4::text IS NULL OR d.event_type = $4)
-     AND ($5::text IS NULL OR d.external_system = $5)
-     AND ($6::uuid IS NULL OR d.endpoint_id = $6)
-     AND ($7::text IS NULL OR d.reason = $7)
-     AND ($8::text IS NULL OR d.category = $8)
-     AND ($9::text IS NULL OR d.fingerprint = $9)
-     AND ($10::timestamptz IS NULL OR d.created_at >= $10)
-     AND ($11::timestamptz IS NULL OR d.created_at < $11)
-     AND ($12::text IS NULL OR d.error_message ILIKE $12 OR d.event_type ILIKE $12)
-   LIMIT 100001) c;
+-- count_dead_letters: what a filter matches, where that is known after a look at so many letters as $14; else NULL.
+-- $1 org, $2 state, $3 to $9 filters, $10 since, $11 until, $12 text, $13 the filter that chooses the index: as for the list.
+SELECT CASE WHEN count(*) < $14::bigint THEN count(*) FILTER (
+         WHERE ($3::text IS NULL OR d.kind = $3)
+           AND ($4::text IS NULL OR d.event_type = $4)
+           AND ($5::text IS NULL OR d.external_system = $5)
+           AND ($6::uuid IS NULL OR d.endpoint_id = $6)
+           AND ($7::text IS NULL OR d.reason = $7)
+           AND ($8::text IS NULL OR d.category = $8)
+           AND ($9::text IS NULL OR d.fingerprint = $9)
+           AND ($12::text IS NULL OR d.error_message ILIKE $12 OR d.event_type ILIKE $12)) END AS n
+  FROM (
+    SELECT d.kind, d.event_type, d.external_system, d.endpoint_id, d.reason, d.category, d.fingerprint, d.error_message
+      FROM redrive.dead_letter d
+     WHERE d.org_id = $1 AND d.state = (SELECT $2::text)
+       AND ($13::text IS DISTINCT FROM 'kind' OR d.kind = (SELECT $3::text))
+       AND ($13::text IS DISTINCT FROM 'event_type' OR d.event_type = (SELECT $4::text))
+       AND ($13::text IS DISTINCT FROM 'external_system'
+            OR (d.external_system = (SELECT $5::text) AND d.external_system IS NOT NULL))
+       AND ($13::text IS DISTINCT FROM 'endpoint_id' OR d.endpoint_id = (SELECT $6::uuid))
+       AND ($13::text IS DISTINCT FROM 'reason' OR d.reason = (SELECT $7::text))
+       AND ($13::text IS DISTINCT FROM 'category' OR d.category = (SELECT $8::text))
+       AND ($13::text IS DISTINCT FROM 'fingerprint' OR d.fingerprint = (SELECT $9::text))
+       AND ($10::timestamptz IS NULL OR d.created_at >= $10)
+       AND ($11::timestamptz IS NULL OR d.created_at < $11)
+     ORDER BY d.created_at DESC LIMIT $14) d;

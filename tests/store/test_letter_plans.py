@@ -1,0 +1,224 @@
+"""Lists of dead letters read one index in its order, whatever is asked for, and no more of it than a page may cost.
+
+Twenty thousand letters of one org, and as many of another in which rare and frequent values change places: what
+statistics say of a value is wrong for both. The rare ones are the oldest, where a list by age finds them last.
+"""
+
+import json
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass
+from itertools import count
+from typing import Any
+from uuid import UUID
+
+import asyncpg
+import pytest
+import pytest_asyncio
+
+from conftest import database_of
+from redrive.store import dead_letters, groups
+from redrive.store.db import query
+from redrive.store.dead_letters import LOOK_FACTOR, MAX_COUNTED, DeadLetterFilter, list_dead_letters
+from redrive.store.embedded import EmbeddedPostgres
+from support.engine import Engine, open_engine
+
+NAME = "letter_plans"
+LETTERS = 20_000
+LIMIT = 50
+RARE = 20
+ENDPOINT, RARE_ENDPOINT = UUID(int=1), UUID(int=2)
+_numbers = count()
+
+# $1 org, $2 letters; then the tasks' policy, or whether rare and frequent change places.
+_NUMBERS = "(SELECT n, timestamptz '2031-01-01' + n * interval '1 s' AS at FROM generate_series(1, $2::int) n) g"
+_ID = "md5($1::uuid::text || n)::uuid"
+FILL = (
+    f"""INSERT INTO redrive.event (org_id, id, event_type, tasks, occurred_at, received_at, body)
+        SELECT $1::uuid, {_ID}, 'usual', 1, at, at, '1' FROM {_NUMBERS}""",
+    f"""INSERT INTO redrive.task (org_id, id, event_id, policy_id, kind, queue, state, event_type, reason, due_at,
+                                  received_at, begun_at, updated_at)
+        SELECT $1::uuid, {_ID}, {_ID}, $3::uuid, 'http', 'http', 'dead', 'usual', 'exhausted', 'infinity', at, at, at
+          FROM {_NUMBERS}""",
+    f"""INSERT INTO redrive.dead_letter (org_id, task_id, state, kind, event_id, endpoint_id, event_type,
+                                         external_system, reason, category, fingerprint, error_message, failed_at,
+                                         generation, created_at, updated_at)
+        SELECT $1::uuid, {_ID}, 'open', CASE WHEN rare THEN 'handler' ELSE 'http' END, {_ID},
+               lpad(CASE WHEN rare THEN '2' ELSE '1' END, 32, '0')::uuid, word, word,
+               CASE WHEN rare THEN 'skipped' ELSE 'exhausted' END, word, word,
+               CASE WHEN rare THEN 'a needle' ELSE 'hay' END, at, 0, at, at
+          FROM {_NUMBERS}, LATERAL (SELECT (n <= {RARE}) <> $3::bool AS rare) r,
+               LATERAL (SELECT CASE WHEN rare THEN 'rare' ELSE 'usual' END AS word) w""",
+)
+
+FILTERS: list[tuple[str, object, object]] = [
+    ("kind", "http", "handler"),
+    ("event_type", "usual", "rare"),
+    ("external_system", "usual", "rare"),
+    ("endpoint_id", ENDPOINT, RARE_ENDPOINT),
+    ("reason", "exhausted", "skipped"),
+    ("category", "usual", "rare"),
+    ("fingerprint", "usual", "rare"),
+]
+INDEXES = {
+    None: "dead_letter_by_age",
+    "kind": "dead_letter_by_kind",
+    "event_type": "dead_letter_by_type",
+    "external_system": "dead_letter_by_system",
+    "endpoint_id": "dead_letter_by_endpoint",
+    "reason": "dead_letter_by_reason",
+    "category": "dead_letter_by_category",
+    "fingerprint": "dead_letter_by_cause",
+}
+ONE_FILTER: list[dict[str, Any]] = [{name: value} for name, *values in FILTERS for value in values]
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    engine: Engine
+    org_id: UUID
+    middle: tuple[object, object]
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session", params=["analysed", "never analysed"])
+async def place(
+    request: pytest.FixtureRequest, postgres: EmbeddedPostgres, template_database: str
+) -> AsyncIterator[Place]:
+    name = f"{NAME}_{next(_numbers)}"
+    superuser = await asyncpg.connect(postgres.superuser_url)
+    await superuser.execute(f"CREATE DATABASE {name} TEMPLATE {template_database} OWNER redrive")
+    async with open_engine(database_of(postgres.url, name)) as engine:
+        filling = await asyncpg.connect(database_of(postgres.superuser_url, name))
+        await filling.execute("SET session_replication_role = replica")
+        await filling.execute("ALTER TABLE redrive.dead_letter SET (autovacuum_enabled = off)")
+        for org_id, swapped in ((engine.org_id, False), (await engine.org("other"), True)):
+            policy_id = await filling.fetchval("SELECT id FROM redrive.policy WHERE org_id = $1 LIMIT 1", org_id)
+            await filling.execute(FILL[0], org_id, LETTERS)
+            await filling.execute(FILL[1], org_id, LETTERS, policy_id)
+            await filling.execute(FILL[2], org_id, LETTERS, swapped)
+        if request.param == "analysed":
+            await filling.execute("VACUUM (ANALYZE)")
+        await filling.close()
+        row = await engine.sql.fetchrow(
+            "SELECT created_at, task_id FROM redrive.dead_letter WHERE org_id = $1 ORDER BY created_at OFFSET $2"
+            " LIMIT 1",
+            engine.org_id,
+            LETTERS // 2,
+        )
+        assert row is not None
+        yield Place(engine, engine.org_id, (row["created_at"], row["task_id"]))
+    await superuser.execute(f"DROP DATABASE {name} WITH (FORCE)")
+    await superuser.close()
+
+
+async def _explained(place: Place, name: str, *arguments: object) -> list[dict[str, Any]]:
+    """Every node of the plan as it ran, that reads dead letters or sorts."""
+    statement = f"letters_{next(_numbers)}"
+    given = ", ".join("NULL" if value is None else f"'{value}'" for value in arguments)
+    async with place.engine.app.tenant(place.org_id) as session:
+        await session._connection.execute(f"PREPARE {statement} AS {query(name)}")
+        explain = f"EXPLAIN (ANALYZE, FORMAT JSON) EXECUTE {statement}({given})"
+        (explained,) = json.loads(await session._connection.fetchval(explain))
+    return [
+        node
+        for node in _nodes(explained["Plan"])
+        if node.get("Relation Name") == "dead_letter" or "Sort" in node["Node Type"]
+    ]
+
+
+def _nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    yield plan
+    for child in plan.get("Plans", []):
+        yield from _nodes(child)
+
+
+def _reads_only(nodes: list[dict[str, Any]], index: str, *, rows: int) -> None:
+    """That index and the letters on the page themselves; nothing thrown away, nothing sorted but what was read."""
+    used = {node.get("Index Name", node["Node Type"]) for node in nodes if "Sort" not in node["Node Type"]}
+    assert used - {"Tid Scan"} == {index}
+    for node in nodes:
+        assert node["Actual Rows"] * node["Actual Loops"] <= rows, node
+        assert node.get("Rows Removed by Filter", 0) == 0, node
+        assert node.get("Rows Removed by Index Recheck", 0) == 0, node
+
+
+@pytest.mark.parametrize("chosen", [{}, *ONE_FILTER], ids=str)
+@pytest.mark.parametrize("part", ["first", "middle"])
+async def test_a_page_by_one_filter_reads_no_more_than_it_shows(
+    place: Place, chosen: dict[str, Any], part: str
+) -> None:
+    asked = DeadLetterFilter(**chosen)
+    after = place.middle if part == "middle" else (None, None)
+    nodes = await _explained(
+        place, "list_dead_letters", place.org_id, *asked.columns, *after, LIMIT + 1, asked.lead, LIMIT + 1
+    )
+    _reads_only(nodes, INDEXES[asked.lead], rows=LIMIT + 1)
+
+
+@pytest.mark.parametrize("chosen", [{}, *ONE_FILTER], ids=str)
+async def test_a_count_by_one_filter_ends_at_its_limit(place: Place, chosen: dict[str, Any]) -> None:
+    asked = DeadLetterFilter(**chosen)
+    limit = MAX_COUNTED + 1
+    nodes = await _explained(place, "count_dead_letters", place.org_id, *asked.columns, asked.lead, limit)
+    _reads_only(nodes, INDEXES[asked.lead], rows=limit)
+
+
+@pytest.mark.parametrize(
+    "chosen",
+    [
+        {"since": "2031-01-01 02:00:00+00"},
+        {"until": "2031-01-01 00:00:10+00"},
+        {"kind": "handler", "since": "2031-01-01 02:00:00+00"},
+        {"kind": "http", "until": "2031-01-01 00:00:10+00"},
+    ],
+    ids=str,
+)
+async def test_times_are_answered_by_the_index(place: Place, chosen: dict[str, Any]) -> None:
+    asked = DeadLetterFilter(**chosen)
+    none = (None, None)
+    nodes = await _explained(
+        place, "list_dead_letters", place.org_id, *asked.columns, *none, LIMIT + 1, asked.lead, LIMIT + 1
+    )
+    _reads_only(nodes, INDEXES[asked.lead], rows=LIMIT + 1)
+
+
+@pytest.mark.parametrize(
+    "chosen",
+    [{"q": "needle"}, {"q": "hay"}, {"kind": "http", "reason": "skipped"}, {"event_type": "usual", "q": "needle"}],
+    ids=str,
+)
+async def test_what_no_index_knows_is_asked_of_so_many_letters_and_no_more(
+    place: Place, chosen: dict[str, Any]
+) -> None:
+    asked = DeadLetterFilter(**chosen)
+    assert asked.filters_besides_lead
+    look = LIMIT * LOOK_FACTOR
+    nodes = await _explained(
+        place, "list_dead_letters", place.org_id, *asked.columns, None, None, LIMIT + 1, asked.lead, look
+    )
+    _reads_only(nodes, INDEXES[asked.lead], rows=look)
+
+
+async def test_groups_are_found_without_reading_every_letter(place: Place) -> None:
+    none = (None,) * 8
+    limits = (groups.MAX_GROUPS_LOOKED, 100, 1_000)
+    nodes = await _explained(place, "list_groups", place.org_id, "open", *none, LIMIT, *limits)
+    used = {node.get("Index Name", node["Node Type"]) for node in nodes if "Sort" not in node["Node Type"]}
+    assert used == {"dead_letter_by_cause", "dead_letter_pkey"}
+    assert sum(node["Actual Rows"] * node["Actual Loops"] for node in nodes) < 1_500
+
+
+async def test_a_rare_text_is_found_by_going_on_page_by_page(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pages may be empty: each looks at so many letters, and the next goes on where it stopped."""
+    monkeypatch.setattr(dead_letters, "MAX_LOOKED", LETTERS // 4)
+    found, sizes, after = 0, [], None
+    while True:
+        async with place.engine.app.tenant(place.org_id) as session:
+            page = await list_dead_letters(session, DeadLetterFilter(q="needle"), limit=LIMIT, after=after)
+        sizes.append(len(page.rows))
+        found += len(page.rows)
+        after = page.next_key
+        if after is None:
+            break
+    assert page.total is None  # more letters than are looked at to count
+    assert sizes[:3] == [0, 0, 0]
+    assert (found, len(sizes) <= 5) == (RARE, True)
