@@ -96,7 +96,14 @@ def allowed(action: Action) -> Callable[[Request], Coroutine[Any, Any, Caller]]:
             raise forbidden(caller)
         return caller
 
+    dependency.action = action  # type: ignore[attr-defined]
     return dependency
+
+
+def action_of(dependency: object) -> Action | None:
+    """What a dependency made by `allowed` asks for; None for any other."""
+    action: Action | None = getattr(dependency, "action", None)
+    return action
 
 
 Reader = Annotated[Caller, Depends(allowed(Action.READ))]

@@ -6,7 +6,7 @@ Called by routes.endpoints. What these rules let through, the delivering client 
 import re
 import ssl
 from collections.abc import Iterable
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
@@ -136,23 +136,28 @@ class EndpointIn(BaseModel):
         return EndpointSpec(**given | {"event_types": tuple(self.event_types), "headers": headers})
 
 
+def _left_out(schema: dict[str, Any]) -> None:
+    """What is left out of a change has no default: it stays."""
+    schema.pop("default", None)
+
+
 class EndpointChange(BaseModel):
     """The fields to change; what is left out stays. Only what may be absent may be null."""
 
     model_config = ConfigDict(extra="forbid", strict=True, json_schema_extra={"examples": [{"disabled": True}]})
 
-    name: Name = Field(default="")
-    url: Url = Field(default="")
+    name: Name = Field(default="", json_schema_extra=_left_out)
+    url: Url = Field(default="", json_schema_extra=_left_out)
     event_types: EventTypes = Field(default_factory=list)
     policy: PolicyName | None = None
-    ordered: bool = False
+    ordered: bool = Field(default=False, json_schema_extra=_left_out)
     external_system: Name | None = None
     headers: Headers = Field(default_factory=dict)
     ca_pem: CaPem | None = None
     timeout_s: TimeoutS | None = None
     max_in_flight: InFlight | None = None
     rate_per_s: RatePerS | None = None
-    disabled: bool = False
+    disabled: bool = Field(default=False, json_schema_extra=_left_out)
 
     def changes(self, rules: AddressRules) -> dict[str, object]:
         given = self.model_dump(include=self.model_fields_set)

@@ -1,9 +1,15 @@
-"""Describes in /openapi.json what the framework does not see: the hot routes, and how errors look."""
+"""Describes in /openapi.json what the framework does not see: the hot routes, how errors look, who may do what.
 
+Installed by server. Everything else comes from the routes: their models (api.schemas), docstrings and dependencies.
+"""
+
+from collections.abc import Iterator
 from typing import Any
 
 from fastapi import FastAPI
+from fastapi.routing import iter_route_contexts
 
+from redrive.api.auth import action_of
 from redrive.api.cloud_events import BATCH_TYPE, MAX_NAME_CHARS, SPEC_VERSION, STRUCTURED_TYPE
 from redrive.api.correlation import MAX_CORRELATION_CHARS
 from redrive.api.event_input import (
@@ -13,8 +19,33 @@ from redrive.api.event_input import (
     MAX_TEXT_CHARS,
 )
 from redrive.api.front_door import BATCH_PATH, EVENTS_PATH
+from redrive.api.openapi_examples import NoExample, example_of, is_null, with_nulls
 from redrive.api.problems import PROBLEM_TYPE
+from redrive.api.schemas.base import EVENT_ID
+from redrive.core.permissions import Action
 from redrive.store.events import MAX_BATCH_EVENTS
+
+ACTION = "x-action"  # which action of core.permissions an operation is; none: it needs no key
+SAMPLE_ID = "01890000-0000-7000-8000-000000000000"
+
+DESCRIPTION = """\
+Reliable delivery of events: webhooks, retries by policy, dead letters, redrive.
+
+JSON in, JSON out; times in ISO 8601 UTC; ids are UUIDs. Give your key as `X-API-Key` or `Authorization: Bearer`. An
+unknown id and another org's id answer alike: 404. A parameter or field that is not known is refused. Errors are
+`application/problem+json` (RFC 9457) and carry the `correlation_id` that the log has them under."""
+
+# Every tag that a route has stands here, in the order in which people read them.
+TAGS = {
+    "events": "What producers hand in, and where it stands.",
+    "endpoints": "Where deliveries go.",
+    "retry queue": "What failed and will be tried again.",
+    "dead letters": "What failed for good, and what people do with it.",
+    "logs": "One record per task: what was sent, what came back, every try.",
+    "policies": "When a failed task is tried again, and for how long.",
+    "audit": "Who did what to which thing, when, from where and why.",
+    "health": "Whether the process lives, and whether it can accept.",
+}
 
 _EXAMPLE = {"event_type": "invoice.paid", "payload": {"invoice": 7, "amount": "12.50"}}
 _CLOUD_EXAMPLE = {
@@ -25,6 +56,7 @@ _CLOUD_EXAMPLE = {
     "time": "2026-01-31T09:00:00Z",
     "data": {"invoice": 7, "amount": "12.50"},
 }
+_FIELD_ERROR = {"loc": ["body", 1, "event_type"], "msg": "Expected `str` of length >= 1"}
 _SECURITY: list[dict[str, list[str]]] = [{"ApiKey": []}, {"Bearer": []}]
 
 
@@ -80,12 +112,16 @@ _SCHEMAS: dict[str, Any] = {
         "not": {"required": ["data", "data_base64"]},
         "examples": [_CLOUD_EXAMPLE],
     },
-    "Accepted": _object(
-        ["event_id", "status", "deduplicated"],
-        event_id={"type": "string", "format": "uuid"},
-        status={"type": "string", "enum": ["received", "queued", "delivered", "failed"]},
-        deduplicated={"type": "boolean"},
-    ),
+    "Accepted": {
+        **_object(
+            ["event_id", "status", "deduplicated"],
+            event_id={"type": "string", "format": "uuid"},
+            status={"type": "string", "enum": ["received", "queued", "delivered", "failed"]},
+            deduplicated={"type": "boolean"},
+        ),
+        "additionalProperties": False,
+        "examples": [{"event_id": EVENT_ID, "status": "queued", "deduplicated": False}],
+    },
     "BatchAccepted": _object(
         ["accepted", "deduplicated", "rejected"],
         accepted={"type": "integer"},
@@ -98,12 +134,17 @@ _SCHEMAS: dict[str, Any] = {
                 errors={"type": "array", "items": _ref("FieldError")},
             ),
         },
-    ),
+    )
+    | {
+        "additionalProperties": False,
+        "examples": [{"accepted": 2, "deduplicated": 0, "rejected": [{"index": 1, "errors": [_FIELD_ERROR]}]}],
+    },
     "FieldError": _object(
         ["loc", "msg"],
         loc={"type": "array", "items": {"type": ["string", "integer"]}},
         msg={"type": "string"},
-    ),
+    )
+    | {"examples": [_FIELD_ERROR]},
     "Problem": _object(
         ["type", "title", "status", "detail", "correlation_id"],
         type={"type": "string"},
@@ -112,14 +153,27 @@ _SCHEMAS: dict[str, Any] = {
         detail={"type": "string"},
         errors={"type": "array", "items": _ref("FieldError")},
         correlation_id={"type": "string"},
-    ),
+    )
+    | {
+        "description": "What went wrong, why, and what to do (RFC 9457).",
+        "examples": [
+            {
+                "type": "about:blank",
+                "title": "Unprocessable Entity",
+                "status": 422,
+                "detail": "The request cannot be used as it is; see errors.",
+                "errors": [_FIELD_ERROR],
+                "correlation_id": "cd296e991c7ba89321a4a6f73b0186e1",
+            }
+        ],
+    },
 }
 _PROBLEM = {"description": "A problem", "content": {PROBLEM_TYPE: {"schema": _ref("Problem")}}}
 _KEY_HEADER = {
     "name": "Idempotency-Key",
     "in": "header",
     "required": False,
-    "schema": _text(MAX_IDEMPOTENCY_KEY_CHARS),
+    "schema": _text(MAX_IDEMPOTENCY_KEY_CHARS) | {"pattern": "^[ -~]+$"},
     "description": (
         "The same key with the same content and terms is answered, not stored again; with others: 409. "
         "Not together with an event_id of your own: 422."
@@ -133,6 +187,7 @@ def _hot_route(summary: str, operation_id: str, content: dict[str, Any], accepte
         "summary": summary,
         "operationId": operation_id,
         "security": _SECURITY,
+        ACTION: Action.PRODUCE.value,
         "parameters": [_KEY_HEADER],
         "requestBody": {"required": True, "content": content},
         "responses": {
@@ -162,32 +217,98 @@ _HOT_ROUTES = {
         "accept_events",
         {
             "application/json": {"schema": {"type": "array", "items": _ref("NewEvent"), "maxItems": MAX_BATCH_EVENTS}},
-            "application/x-ndjson": {"schema": {"type": "string"}},
             BATCH_TYPE: {"schema": _CLOUD_BATCH},
+            "application/x-ndjson": {
+                "schema": {"type": "string"},
+                "example": '{"event_type": "invoice.paid", "payload": 7}\n{"event_type": "stock.low", "payload": {}}\n',
+            },
         },
         "BatchAccepted",
     ),
 }
 
 
-def describe_hot_routes(app: FastAPI) -> None:
-    """Add them to what the framework writes for its own routes."""
+def describe(app: FastAPI) -> None:
+    """Have the application write its document once, with all of this in it."""
     framework = app.openapi
 
     def described() -> dict[str, Any]:
         if app.openapi_schema is None:
-            schema = framework()
+            document = framework()
             for path, operation in _HOT_ROUTES.items():
-                schema["paths"].setdefault(path, {})["post"] = operation
-            for operations in schema["paths"].values():
-                for operation in operations.values():
-                    operation["responses"].pop("422", None)
-                    operation["responses"]["default"] = _PROBLEM
-            schemas = schema.setdefault("components", {}).setdefault("schemas", {})
+                document["paths"].setdefault(path, {})["post"] = operation
+            document["servers"] = [{"url": "/", "description": "Where this document came from"}]
+            document["tags"] = [{"name": name, "description": text} for name, text in TAGS.items()]
+            schemas = document.setdefault("components", {}).setdefault("schemas", {})
             for unused in ("HTTPValidationError", "ValidationError"):
                 schemas.pop(unused, None)
             schemas.update(_SCHEMAS)
-            app.openapi_schema = schema
+            _describe_actions(app, document)
+            for _, _, operation in operations_of(document):
+                _describe_operation(operation)
+            _describe_examples(document)
+            app.openapi_schema = document
         return app.openapi_schema
 
     app.openapi = described  # type: ignore[method-assign]
+
+
+def operations_of(document: dict[str, Any]) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    """Method, path and description of every operation."""
+    for path, methods in document["paths"].items():
+        for method, operation in methods.items():
+            yield method.upper(), path, operation
+
+
+def _describe_actions(app: FastAPI, document: dict[str, Any]) -> None:
+    """What the dependencies of a route demand, for people and tests to read."""
+    for route in iter_route_contexts(app.routes):
+        operations = document["paths"].get(route.path_format, {})
+        actions = [action for action in map(action_of, _calls(getattr(route, "dependant", None))) if action is not None]
+        for method in route.methods or ():
+            if actions and method.lower() in operations:
+                operations[method.lower()][ACTION] = actions[0].value
+
+
+def _calls(dependant: Any) -> Iterator[Any]:
+    """The functions that a route depends on, however deep."""
+    for needed in dependant.dependencies if dependant is not None else ():
+        yield needed.call
+        yield from _calls(needed)
+
+
+def _describe_operation(operation: dict[str, Any]) -> None:
+    operation["responses"].pop("422", None)
+    operation["responses"]["default"] = _PROBLEM
+    name = operation["operationId"].replace("_", " ")
+    if operation["summary"] == name.title():  # made by the framework
+        operation["summary"] = name.capitalize()
+    for parameter in operation.get("parameters", ()):
+        if parameter["in"] == "path" and parameter["name"].endswith("_id"):
+            parameter["schema"] |= {"format": "uuid", "examples": [SAMPLE_ID]}
+        elif parameter["in"] == "query":
+            parameter["schema"] = _without_null(parameter["schema"])
+
+
+def _without_null(schema: dict[str, Any]) -> dict[str, Any]:
+    """A query has no way to say null: a parameter is left out instead."""
+    ways: list[dict[str, Any]] = [way for way in schema.get("anyOf", ()) if not is_null(way)]
+    if len(ways) != 1:
+        return schema
+    return {name: value for name, value in schema.items() if name != "anyOf"} | ways[0]
+
+
+def _describe_examples(document: dict[str, Any]) -> None:
+    """Beside every body, in full: whoever reads an operation need not look for it."""
+    schemas = document["components"]["schemas"]
+    for schema in schemas.values():
+        if "examples" in schema:
+            schema["examples"] = [with_nulls(each, schema, schemas) for each in schema["examples"]]
+    for _, _, operation in operations_of(document):
+        bodies = [operation.get("requestBody", {}), *operation["responses"].values()]
+        for content in (content for body in bodies for content in body.get("content", {}).values()):
+            if "example" not in content and "examples" not in content and content.get("schema"):
+                try:
+                    content["example"] = example_of(content["schema"], schemas)
+                except NoExample:
+                    continue  # a test names the operations that lack one

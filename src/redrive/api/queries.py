@@ -117,13 +117,17 @@ class AuditQuery(PageQuery, AuditExportQuery):
 class BecauseIn(BaseModel):
     """Why a person does this: kept in the audit."""
 
-    model_config = ConfigDict(extra="forbid", strict=True)
+    model_config = ConfigDict(
+        extra="forbid", strict=True, json_schema_extra={"examples": [{"because": "booked by hand"}]}
+    )
 
     because: Annotated[str, Field(max_length=MAX_BECAUSE_CHARS), AfterValidator(_no_nul)] | None = None
 
 
 class RetryIn(BecauseIn):
     """`now`: due at once, instead of in the policy's first delay."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"now": True, "because": "the receiver is back"}]})
 
     now: bool = False
 

@@ -3,7 +3,7 @@
 import csv
 import io
 from collections.abc import AsyncIterator, Callable, Sequence
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 from fastapi import APIRouter, Query
@@ -31,6 +31,16 @@ COLUMNS = (
 )
 _FORMULA_MARKS = ("=", "+", "-", "@", "\t", "\r")  # what makes a spreadsheet take a cell for a formula
 
+LINES: dict[int | str, dict[str, Any]] = {
+    200: {
+        "description": "One line per entry",
+        "content": {
+            "application/x-ndjson": {"schema": {"type": "string"}, "example": '{"id": "0190c1a2-7b3c-7d4e-8f50-…\n'},
+            "text/csv": {"schema": {"type": "string"}, "example": ",".join(COLUMNS) + "\r\n"},
+        },
+    }
+}
+
 router = APIRouter(prefix="/v1/audit", tags=["audit"], dependencies=SCHEMES)
 
 
@@ -48,7 +58,7 @@ async def list_audit(query: Annotated[AuditQuery, Query()], caller: Reader, cont
 @router.get(
     "/export",
     response_class=StreamingResponse,
-    responses={200: {"content": {"text/csv": {}, "application/x-ndjson": {}}, "description": "One line per entry"}},
+    responses=LINES,
 )
 async def export_audit(query: Annotated[AuditExportQuery, Query()], caller: Reader, context: Context) -> Response:
     """All that matches, newest first, as CSV or NDJSON; of more than a million entries the newest million."""

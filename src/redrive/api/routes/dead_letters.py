@@ -14,6 +14,8 @@ from redrive.api.cursors import ListPlace
 from redrive.api.problems import not_found
 from redrive.api.queries import BecauseIn, DeadLettersQuery, RetryIn, id_in_path, no_query
 from redrive.api.routes.retry_queue import refused
+from redrive.api.schemas.base import Page, shows
+from redrive.api.schemas.dead_letters import DeadLetter, DeadLetterDetail
 from redrive.store import dead_letters
 from redrive.store.audit import Act
 from redrive.store.db import Session
@@ -26,7 +28,7 @@ NOUN = "dead letter"
 router = APIRouter(prefix="/v1/dead-letters", tags=["dead letters"], dependencies=SCHEMES)
 
 
-@router.get("")
+@router.get("", responses=shows(Page[DeadLetter]))
 async def list_dead_letters(query: Annotated[DeadLettersQuery, Query()], caller: Reader, context: Context) -> Response:
     """Newest first; the open ones unless another state is asked for."""
     place = ListPlace("dead-letters", caller.org_id, query.filters())
@@ -39,7 +41,7 @@ async def list_dead_letters(query: Annotated[DeadLettersQuery, Query()], caller:
     )
 
 
-@router.get("/{task_id}", dependencies=[Depends(no_query)])
+@router.get("/{task_id}", responses=shows(DeadLetterDetail), dependencies=[Depends(no_query)])
 async def get_dead_letter(task_id: str, caller: Reader, context: Context) -> Response:
     """All that is known of one: every try, what was to be delivered and under which settings, secrets left out."""
     wanted = id_in_path(task_id, NOUN)
@@ -56,8 +58,8 @@ async def _detail(session: Session, task_id: UUID) -> shapes.Shape:
     return shapes.dead_letter_detail(row, attempts) | edit_shapes.edited(row) | edit_shapes.edits(edited)
 
 
-@router.post("/{task_id}/retry", dependencies=[Depends(no_query)])
-async def retry(
+@router.post("/{task_id}/retry", responses=shows(DeadLetter), dependencies=[Depends(no_query)])
+async def retry_dead_letter(
     task_id: str, request: Request, caller: Judge, context: Context, given: RetryIn | None = None
 ) -> Response:
     """Redrive: a new generation with the policy's full retries, due in its first delay, or at once with `now`."""
@@ -78,16 +80,16 @@ async def retry(
         return await _answer(session, wanted)
 
 
-@router.post("/{task_id}/resolve", dependencies=[Depends(no_query)])
-async def resolve(
+@router.post("/{task_id}/resolve", responses=shows(DeadLetter), dependencies=[Depends(no_query)])
+async def resolve_dead_letter(
     task_id: str, request: Request, caller: Judge, context: Context, given: BecauseIn | None = None
 ) -> Response:
     """It was dealt with elsewhere."""
     return await _close(task_id, "resolved", act_of(request, caller, given.because if given else None), caller, context)
 
 
-@router.post("/{task_id}/ignore", dependencies=[Depends(no_query)])
-async def ignore(
+@router.post("/{task_id}/ignore", responses=shows(DeadLetter), dependencies=[Depends(no_query)])
+async def ignore_dead_letter(
     task_id: str, request: Request, caller: Judge, context: Context, given: BecauseIn | None = None
 ) -> Response:
     """It does not matter."""
@@ -95,7 +97,7 @@ async def ignore(
 
 
 @router.delete("/{task_id}", status_code=204, dependencies=[Depends(no_query)])
-async def delete(
+async def delete_dead_letter(
     task_id: str, request: Request, caller: Judge, context: Context, given: BecauseIn | None = None
 ) -> Response:
     """Gone from every list; its log and an entry in the audit stay."""

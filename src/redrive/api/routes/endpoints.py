@@ -15,6 +15,8 @@ from redrive.api.endpoint_input import EndpointChange, EndpointIn, HeaderLines, 
 from redrive.api.event_input import idempotency_key_in
 from redrive.api.problems import FieldError, Problem, invalid, not_found
 from redrive.api.queries import PageQuery, id_in_path, no_query
+from redrive.api.schemas.base import IDEMPOTENT, Page, shows
+from redrive.api.schemas.endpoints import Endpoint, NewEndpoint
 from redrive.core.permissions import Action
 from redrive.core.redact import REDACTED
 from redrive.store import endpoints, idempotency, pausing
@@ -37,7 +39,13 @@ def _name_taken() -> Problem:
     return Problem(409, "Another endpoint has this name. Choose another one, or change that endpoint.")
 
 
-@router.post("", status_code=201, dependencies=[Depends(no_query)])
+@router.post(
+    "",
+    status_code=201,
+    responses=shows(NewEndpoint, 201),
+    openapi_extra=IDEMPOTENT,
+    dependencies=[Depends(no_query)],
+)
 async def create_endpoint(request: Request, given: EndpointIn, caller: Manager, context: Context) -> Response:
     """Make an endpoint. This answer alone shows its `secret`; a repetition under the same Idempotency-Key does not."""
     key = idempotency_key_in(next((v for n, v in request.scope["headers"] if n == b"idempotency-key"), None))
@@ -75,7 +83,7 @@ async def _check_policy(session: Session, name: object) -> None:
         raise invalid(FieldError(("body", "policy"), "There is no such policy"))
 
 
-@router.get("")
+@router.get("", responses=shows(Page[Endpoint]))
 async def list_endpoints(query: Annotated[PageQuery, Query()], caller: Reader, context: Context) -> Response:
     """Endpoints, oldest first."""
     place = ListPlace("endpoints", caller.org_id, query.filters())
@@ -90,8 +98,9 @@ async def list_endpoints(query: Annotated[PageQuery, Query()], caller: Reader, c
     )
 
 
-@router.get("/{endpoint_id}", dependencies=[Depends(no_query)])
+@router.get("/{endpoint_id}", responses=shows(Endpoint), dependencies=[Depends(no_query)])
 async def get_endpoint(endpoint_id: str, caller: Reader, context: Context) -> Response:
+    """One endpoint, without its secret."""
     wanted = _id(endpoint_id)
     async with context.tenant(caller) as session:
         row = await endpoints.get_endpoint(session, wanted)
@@ -100,7 +109,7 @@ async def get_endpoint(endpoint_id: str, caller: Reader, context: Context) -> Re
     return answer(_shape(context, caller, row))
 
 
-@router.patch("/{endpoint_id}", dependencies=[Depends(no_query)])
+@router.patch("/{endpoint_id}", responses=shows(Endpoint), dependencies=[Depends(no_query)])
 async def change_endpoint(
     endpoint_id: str, request: Request, given: EndpointChange, caller: Manager, context: Context
 ) -> Response:

@@ -11,7 +11,9 @@ from redrive.api.context import Context, act_of
 from redrive.api.cursors import ListPlace
 from redrive.api.problems import Problem, not_found
 from redrive.api.queries import BecauseIn, EventsQuery, id_in_path, no_query
-from redrive.api.schemas.base import shows
+from redrive.api.schemas.attempts import Attempt
+from redrive.api.schemas.base import Page, shows
+from redrive.api.schemas.events import Event, EventDetail, EventStatus
 from redrive.api.schemas.inbox import EventStanding
 from redrive.api.status_desk import StatusDesk
 from redrive.core.permissions import Action
@@ -23,7 +25,7 @@ MAX_ATTEMPTS_SHOWN = 1_000
 router = APIRouter(prefix="/v1/events", tags=["events"], dependencies=SCHEMES)
 
 
-@router.get("")
+@router.get("", responses=shows(Page[Event]))
 async def list_events(query: Annotated[EventsQuery, Query()], caller: Reader, context: Context) -> Response:
     """Events, newest first, without their payloads.
 
@@ -41,7 +43,7 @@ async def list_events(query: Annotated[EventsQuery, Query()], caller: Reader, co
     )
 
 
-@router.get("/{event_id}", dependencies=[Depends(no_query)])
+@router.get("/{event_id}", responses=shows(EventDetail), dependencies=[Depends(no_query)])
 async def get_event(event_id: str, caller: Reader, context: Context) -> Response:
     """One event with its payload, byte for byte as it was handed in; to a VIEWER without what looks secret."""
     wanted = id_in_path(event_id, "event")
@@ -53,7 +55,7 @@ async def get_event(event_id: str, caller: Reader, context: Context) -> Response
     return answer(shapes.event_detail(row, status, whole_payload=caller.may(Action.READ_PAYLOADS)))
 
 
-@router.get("/{event_id}/status", dependencies=[Depends(no_query)])
+@router.get("/{event_id}/status", responses=shows(EventStatus), dependencies=[Depends(no_query)])
 async def get_event_status(event_id: str, request: Request, caller: Reader) -> Response:
     """Where an event stands; never its payload."""
     desk: StatusDesk = request.app.state.status_desk
@@ -63,7 +65,7 @@ async def get_event_status(event_id: str, request: Request, caller: Reader) -> R
     return answer(shapes.event_status(row))
 
 
-@router.get("/{event_id}/attempts", dependencies=[Depends(no_query)])
+@router.get("/{event_id}/attempts", responses=shows(Page[Attempt]), dependencies=[Depends(no_query)])
 async def list_attempts(event_id: str, caller: Reader, context: Context) -> Response:
     """The tries of every task of an event, oldest first; of more than 1 000 the newest."""
     wanted = id_in_path(event_id, "event")

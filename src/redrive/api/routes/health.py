@@ -9,6 +9,8 @@ from redrive.api.committer import Committer
 from redrive.api.context import Context
 from redrive.api.outage import OUTAGES, reason_of
 from redrive.api.problems import unavailable
+from redrive.api.schemas.base import shows
+from redrive.api.schemas.health import Alive, Ready
 from redrive.store.health import is_writable
 
 READY_TIMEOUT_S = 2.0
@@ -16,13 +18,13 @@ READY_TIMEOUT_S = 2.0
 router = APIRouter(tags=["health"])
 
 
-@router.get("/healthz")
+@router.get("/healthz", responses=shows(Alive))
 async def healthz() -> Response:
     """200 while the process lives."""
     return answer({"status": "ok"})
 
 
-@router.get("/readyz")
+@router.get("/readyz", responses=shows(Ready))
 async def readyz(request: Request, context: Context) -> Response:
     """200 when events can be accepted: the database answers and takes writes, and not too much waits already."""
     committer: Committer = request.app.state.committer

@@ -8,12 +8,14 @@ from redrive.api.auth import SCHEMES, Reader
 from redrive.api.context import Context
 from redrive.api.problems import not_found
 from redrive.api.queries import id_in_path, no_query
+from redrive.api.schemas.base import shows
+from redrive.api.schemas.logs import Log
 from redrive.store import edits, logs
 
 router = APIRouter(prefix="/v1/logs", tags=["logs"], dependencies=[*SCHEMES, Depends(no_query)])
 
 
-@router.get("/{log_id}")
+@router.get("/{log_id}", responses=shows(Log))
 async def get_log(log_id: str, caller: Reader, context: Context) -> Response:
     """What was sent, what came back, and whether it has succeeded."""
     wanted = id_in_path(log_id, "log")

@@ -4,7 +4,8 @@ import re
 from typing import Annotated
 
 import asyncpg
-from fastapi import APIRouter, Body, Depends, Request, Response
+from fastapi import APIRouter, Body, Depends, Path, Request, Response
+from pydantic import WithJsonSchema
 
 from redrive.api import shapes
 from redrive.api.answers import answer
@@ -13,9 +14,9 @@ from redrive.api.context import ApiContext, Context, act_of
 from redrive.api.policy_input import read_policy
 from redrive.api.problems import FieldError, Problem, invalid, not_found
 from redrive.api.queries import no_query
-from redrive.api.schemas.base import shows
+from redrive.api.schemas.base import Page, shows
+from redrive.api.schemas.policies import SPEC_SCHEMA, PolicyPreview, PolicyShape
 from redrive.api.schemas.policy_preview import DraftPreview
-from redrive.core.presets import PRESETS
 from redrive.store import policies
 from redrive.store.db import Record
 from redrive.store.keys import Caller
@@ -27,11 +28,12 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 router = APIRouter(prefix="/v1/policies", tags=["policies"], dependencies=[*SCHEMES, Depends(no_query)])
 
-_EXAMPLE = {**PRESETS["integration"].to_spec(), "event_types": ["invoice.*"], "default": False}
-_Given = Annotated[dict[str, object], Body(examples=[_EXAMPLE])]
+_Given = Annotated[dict[str, object], WithJsonSchema(SPEC_SCHEMA), Body()]
+# Described, not enforced here: a name that cannot be is a 404 when asked for, and a 422 when given.
+_Name = Annotated[str, Path(json_schema_extra={"pattern": f"^{_NAME.pattern}$"}, examples=["integration"])]
 
 
-@router.get("")
+@router.get("", responses=shows(Page[PolicyShape]))
 async def list_policies(caller: Reader, context: Context) -> Response:
     """The policies in force, presets included, by name."""
     async with context.tenant(caller) as session:
@@ -40,20 +42,21 @@ async def list_policies(caller: Reader, context: Context) -> Response:
 
 
 @router.post("/preview", responses=shows(DraftPreview))
-async def preview_draft(given: _Given, caller: Reader) -> Response:
+async def preview_draft(given: _Given, caller: Manager) -> Response:
     """The schedule of a policy that is not stored: for whoever is about to write one."""
     policy, _ = read_policy(given)
     name = given.get("name")
     return answer(shapes.policy_preview(name if isinstance(name, str) and _NAME.fullmatch(name) else None, policy))
 
 
-@router.get("/{name}")
-async def get_policy(name: str, caller: Reader, context: Context) -> Response:
+@router.get("/{name}", responses=shows(PolicyShape))
+async def get_policy(name: _Name, caller: Reader, context: Context) -> Response:
+    """The policy in force under this name."""
     return answer(shapes.policy(await _policy(name, caller, context)))
 
 
-@router.get("/{name}/preview")
-async def preview_policy(name: str, caller: Reader, context: Context) -> Response:
+@router.get("/{name}/preview", responses=shows(PolicyPreview))
+async def preview_policy(name: _Name, caller: Reader, context: Context) -> Response:
     """Its schedule: for each retry the delay, the range that jitter moves it in, and when it falls due."""
     row = await _policy(name, caller, context)
     return answer(shapes.policy_preview(row["name"], policy_of(row)))
@@ -69,8 +72,8 @@ async def _policy(name: str, caller: Caller, context: ApiContext) -> Record:
     return row
 
 
-@router.put("/{name}")
-async def put_policy(name: str, request: Request, given: _Given, caller: Manager, context: Context) -> Response:
+@router.put("/{name}", responses=shows(PolicyShape))
+async def put_policy(name: _Name, request: Request, given: _Given, caller: Manager, context: Context) -> Response:
     """Make or replace a policy, all of it. Tasks accepted before keep the one they were accepted under."""
     if not _NAME.fullmatch(name):
         message = "must be 1 to 100 letters, digits, dots, hyphens or underscores, beginning with a letter or digit"

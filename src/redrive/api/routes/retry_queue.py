@@ -14,6 +14,8 @@ from redrive.api.context import ApiContext, Context, act_of
 from redrive.api.cursors import ListPlace
 from redrive.api.problems import Problem, not_found
 from redrive.api.queries import BecauseIn, RetryIn, RetryQueueQuery, id_in_path, no_query
+from redrive.api.schemas.base import Page, shows
+from redrive.api.schemas.retry_queue import RetryQueueEntry
 from redrive.store import pausing, retry_queue
 from redrive.store.audit import Act
 from redrive.store.db import Record, Session
@@ -45,7 +47,7 @@ def held(causes: Sequence[str]) -> Problem:
     return Problem(409, f"It is held, since {' and '.join(causes)}. Lift that, and it goes on where it stood.")
 
 
-@router.get("")
+@router.get("", responses=shows(Page[RetryQueueEntry]))
 async def list_retry_queue(query: Annotated[RetryQueueQuery, Query()], caller: Reader, context: Context) -> Response:
     """Open tasks that have failed before, soonest next retry first."""
     place = ListPlace("retry-queue", caller.org_id, query.filters())
@@ -66,8 +68,8 @@ async def list_retry_queue(query: Annotated[RetryQueueQuery, Query()], caller: R
     )
 
 
-@router.post("/{task_id}/retry", dependencies=[Depends(no_query)])
-async def retry_now(
+@router.post("/{task_id}/retry", responses=shows(RetryQueueEntry), dependencies=[Depends(no_query)])
+async def retry_entry(
     task_id: str, request: Request, caller: Operator, context: Context, given: RetryIn | None = None
 ) -> Response:
     """Try it at once. A dead letter is redriven instead: in its policy's first delay, or at once with `now`."""
@@ -93,8 +95,8 @@ async def _redrive(context: ApiContext, session: Session, task_id: UUID, act: Ac
     return await redrive(session, task_id, act, context.clock, roll=random.random(), at_once=at_once)  # noqa: S311
 
 
-@router.post("/{task_id}/skip", dependencies=[Depends(no_query)])
-async def skip(
+@router.post("/{task_id}/skip", responses=shows(RetryQueueEntry), dependencies=[Depends(no_query)])
+async def skip_entry(
     task_id: str, request: Request, caller: Operator, context: Context, given: BecauseIn | None = None
 ) -> Response:
     """Give it up: it stands among the dead letters with the reason `skipped`."""

@@ -1,0 +1,63 @@
+"""Endpoints as /openapi.json describes them."""
+
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from pydantic import Field
+
+from redrive.api.schemas.base import ENDPOINT_ID, Answer, example
+
+ENDPOINT_EXAMPLE: dict[str, Any] = {
+    "id": ENDPOINT_ID,
+    "name": "billing",
+    "kind": "http",
+    "url": "https://billing.example.com/hooks",
+    "event_types": ["invoice.*"],
+    "policy": None,
+    "ordered": False,
+    "external_system": "billing",
+    "headers": {"x-tenant": "[redacted]"},
+    "ca_pem": None,
+    "timeout_s": None,
+    "max_in_flight": None,
+    "rate_per_s": None,
+    "disabled": False,
+    "disabled_at": None,
+    "disabled_reason": None,
+    "created_at": "2026-11-15T17:57:25.844434Z",
+    "updated_at": "2026-11-15T17:57:25.844435Z",
+}
+
+
+class Endpoint(Answer):
+    """Where deliveries go."""
+
+    model_config = example(ENDPOINT_EXAMPLE)
+
+    id: UUID
+    name: str
+    kind: str
+    url: str | None = Field(description="Without its query for those who may not change it.")
+    event_types: list[str]
+    policy: str | None
+    ordered: bool
+    external_system: str | None
+    headers: dict[str, str] = Field(description="Their values are never shown.")
+    ca_pem: str | None
+    timeout_s: float | None
+    max_in_flight: int | None
+    rate_per_s: float | None
+    disabled: bool
+    disabled_at: datetime | None
+    disabled_reason: str | None
+    created_at: datetime
+    updated_at: datetime
+
+
+class NewEndpoint(Endpoint):
+    """An endpoint that was just made. A repetition under the same Idempotency-Key leaves the secret out."""
+
+    model_config = example(ENDPOINT_EXAMPLE | {"secret": "whsec_5svVArb6T1n8kC0yq3mZxLw7RjH2dGfUo9sBtEaPiKc="})
+
+    secret: str = Field(default="", description="What deliveries are signed with. Shown this once.")

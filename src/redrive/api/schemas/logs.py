@@ -1,0 +1,55 @@
+"""Integration logs as /openapi.json describes them."""
+
+from datetime import datetime
+from typing import Literal
+from uuid import UUID
+
+from redrive.api.schemas.attempts import (
+    ATTEMPT_EXAMPLE,
+    REQUEST_EXAMPLE,
+    RESPONSE_EXAMPLE,
+    Attempt,
+    LoggedRequest,
+    ReceivedResponse,
+)
+from redrive.api.schemas.base import AT, EVENT_ID, TASK_ID, Answer, example
+
+
+class Log(Answer):
+    """One task: its last request and response, and every try."""
+
+    model_config = example(
+        {
+            "id": TASK_ID,
+            "log_id": TASK_ID,
+            "event_id": EVENT_ID,
+            "event_type": "invoice.paid",
+            "external_system": "billing",
+            "status": "error",
+            "note": None,
+            "request": REQUEST_EXAMPLE | {"body": {"invoice": 7}},
+            "response": RESPONSE_EXAMPLE,
+            "error_message": "HTTP 503 Service Unavailable",
+            "error_stack": None,
+            "correlation_id": "757cb07df635c01c2ae7d66e5c3daf9e",
+            "created_at": "2026-11-15T17:57:25.844434Z",
+            "updated_at": AT,
+            "attempts": [ATTEMPT_EXAMPLE],
+        }
+    )
+
+    id: UUID
+    log_id: UUID
+    event_id: UUID
+    event_type: str
+    external_system: str | None
+    status: Literal["pending", "error", "success"]
+    note: str | None
+    request: LoggedRequest | None
+    response: ReceivedResponse | None
+    error_message: str | None
+    error_stack: str | None
+    correlation_id: str | None
+    created_at: datetime
+    updated_at: datetime
+    attempts: list[Attempt]
