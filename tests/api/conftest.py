@@ -13,6 +13,7 @@ import asyncpg
 import pytest_asyncio
 import uvicorn
 
+from conftest import database_of
 from redrive.api.server import ApiContext, create_app
 from redrive.api.short_way import with_short_way
 from redrive.core.address import AddressRules
@@ -187,16 +188,25 @@ async def populated(server: Server) -> AsyncIterator[Api]:
         client.close()
 
 
-@pytest_asyncio.fixture(scope="session", loop_scope="session")
-async def server(postgres: EmbeddedPostgres, template_database: str) -> AsyncIterator[Server]:
+@asynccontextmanager
+async def database_named(postgres: EmbeddedPostgres, template: str, name: str) -> AsyncIterator[str]:
+    """The URL of a migrated database that lives as long as the context: longer than one test, where that is wanted."""
     superuser = await asyncpg.connect(postgres.superuser_url)
     try:
-        await superuser.execute(f"CREATE DATABASE {SHARED_DATABASE} TEMPLATE {template_database} OWNER redrive")
-        async with running_server(postgres.url.replace("/redrive?", f"/{SHARED_DATABASE}?")) as running:
-            yield running
-        await superuser.execute(f"DROP DATABASE {SHARED_DATABASE} WITH (FORCE)")
+        await superuser.execute(f"CREATE DATABASE {name} TEMPLATE {template} OWNER redrive")
+        yield database_of(postgres.url, name)
+        await superuser.execute(f"DROP DATABASE {name} WITH (FORCE)")
     finally:
         await superuser.close()
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def server(postgres: EmbeddedPostgres, template_database: str) -> AsyncIterator[Server]:
+    async with (
+        database_named(postgres, template_database, SHARED_DATABASE) as url,
+        running_server(url) as running,
+    ):
+        yield running
 
 
 @pytest_asyncio.fixture(loop_scope="session")
