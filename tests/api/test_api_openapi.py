@@ -149,3 +149,20 @@ def test_an_example_gets_back_the_nulls_that_its_schema_needs() -> None:
         "required": ["id", "gone", "none"],
     }
     assert with_nulls({"none": "x", "id": "a"}, schema, {}) == {"id": "a", "gone": None, "none": "x"}
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "allowed"),
+    [
+        ("PUT", "/v1/events", "GET, POST"),
+        ("GET", "/v1/events/batch", "POST"),
+        ("OPTIONS", "/v1/events/batch", "POST"),
+        ("POST", "/v1/endpoints/seven", "DELETE, GET, PATCH"),
+        ("POST", "/healthz", "GET"),
+    ],
+)
+async def test_a_method_that_a_path_does_not_take_is_answered_with_those_it_takes(
+    shared_api: Api, method: str, path: str, allowed: str
+) -> None:
+    refused = await shared_api.owner.request(method, path)
+    assert (refused.status, refused.headers["allow"]) == (405, allowed)

@@ -83,7 +83,7 @@ def _are_too_large(headers: Iterable[tuple[str, str]]) -> bool:
 def _certificates(pem: str) -> str:
     try:
         ssl.create_default_context(cadata=pem)
-    except (ssl.SSLError, ValueError):
+    except (ssl.SSLError, ValueError, TypeError):  # TypeError: not ASCII
         raise ValueError("is not a certificate in PEM form") from None
     return pem
 

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 from uuid import UUID
 
 from fastapi import Request
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
 from redrive.api.cursors import MAX_CURSOR_CHARS
 from redrive.api.problems import FieldError, bad_query, not_found
@@ -21,6 +21,7 @@ DEFAULT_PAGE_ROWS = 50
 MAX_FILTER_CHARS = 200
 MAX_BECAUSE_CHARS = 1_000
 
+_NUMBER = re.compile(r"[+-]?[0-9._]+(?:[eE][+-]?[0-9]+)?")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 
@@ -36,6 +37,13 @@ def _no_nul(text: str) -> str:
     return text
 
 
+def _not_a_number(given: object) -> object:
+    """A number would be read as seconds or milliseconds since 1970, by its size."""
+    if isinstance(given, str) and _NUMBER.fullmatch(given.strip()):
+        raise ValueError("must be a time in ISO 8601, as in 2026-11-15T17:58:01Z")
+    return given
+
+
 def _utc(at: datetime) -> datetime:
     """A time without an offset is taken as UTC."""
     try:
@@ -45,7 +53,9 @@ def _utc(at: datetime) -> datetime:
 
 
 Text = Annotated[str, Field(min_length=1, max_length=MAX_FILTER_CHARS), AfterValidator(_plain)]
-Moment = Annotated[datetime, AfterValidator(_utc)]
+Moment = Annotated[
+    datetime, BeforeValidator(_not_a_number), AfterValidator(_utc), Field(examples=["2026-11-15T17:58:01Z"])
+]
 
 
 class PageQuery(BaseModel):

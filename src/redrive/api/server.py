@@ -21,6 +21,7 @@ from redrive.api.correlation import correlation_id_of
 from redrive.api.failures import answer_of, problem_of
 from redrive.api.front_door import BATCH_PATH, EVENTS_PATH, FrontDoor, read_headers
 from redrive.api.guard import Guard
+from redrive.api.methods import PathMethods
 from redrive.api.problems import PROBLEM_TYPE, FieldError, Problem, bad_query, invalid
 from redrive.api.routes import (
     audit,
@@ -107,6 +108,8 @@ class Api:
         is_hot = scope["method"] == "POST" and scope["path"] in (EVENTS_PATH, BATCH_PATH)
         outgoing = _Started(send)
         try:
+            if scope["path"] == BATCH_PATH and not is_hot:
+                raise _no_such_method("POST")  # else it would be asked for as an event's id
             await (self.front_door if is_hot else self._guard)(scope, headers, receive, outgoing, correlation_id)
         except Disconnected:
             return
@@ -157,6 +160,7 @@ def _routes(context: ApiContext, authenticator: Authenticator, committer: Commit
     for module in _ROUTES:
         app.include_router(module.router)
     openapi.describe(app)
+    app.state.methods = PathMethods.of(app.openapi())
     return app
 
 
@@ -180,9 +184,15 @@ async def _on_invalid(request: Request, error: Exception) -> Response:
 async def _on_http_exception(request: Request, error: Exception) -> Response:
     """The framework's own: no such path, no such method."""
     assert isinstance(error, HTTPException)
-    detail = {404: "There is nothing at this path.", 405: "This path does not take this method."}
-    headers = tuple((error.headers or {}).items())
-    return _respond(request, Problem(error.status_code, detail.get(error.status_code, error.detail), headers=headers))
+    if error.status_code == 405:
+        methods: PathMethods = request.app.state.methods
+        return _respond(request, _no_such_method(methods.allowed(request.scope["path"])))
+    detail = "There is nothing at this path." if error.status_code == 404 else error.detail
+    return _respond(request, Problem(error.status_code, detail, headers=tuple((error.headers or {}).items())))
+
+
+def _no_such_method(allowed: str) -> Problem:
+    return Problem(405, "This path does not take this method.", headers=(("allow", allowed),))
 
 
 async def _on_unexpected(request: Request, error: Exception) -> Response:

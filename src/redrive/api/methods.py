@@ -1,0 +1,36 @@
+"""Which methods a path takes, as /openapi.json says: for the Allow header of a 405. Pure.
+
+The framework knows only the first route that has the path, and not the hot ones. Asked by server.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+_PARAMETER = re.compile(r"\\\{.*?\\\}")
+
+
+class PathMethods:
+    def __init__(self, paths: Mapping[str, Iterable[str]]) -> None:
+        self._exact = {path: _named(methods) for path, methods in paths.items()}
+        self._patterns = [(_pattern(path), _named(methods)) for path, methods in paths.items() if "{" in path]
+
+    @classmethod
+    def of(cls, document: Mapping[str, Any]) -> "PathMethods":
+        return cls(document["paths"])
+
+    def allowed(self, path: str) -> str:
+        """As an Allow header says it. A path that stands there itself means nothing else."""
+        exact = self._exact.get(path)
+        if exact is None:
+            fitting = [methods for pattern, methods in self._patterns if pattern.fullmatch(path)]
+            exact = frozenset().union(*fitting)
+        return ", ".join(sorted(exact))
+
+
+def _named(methods: Iterable[str]) -> frozenset[str]:
+    return frozenset(method.upper() for method in methods)
+
+
+def _pattern(path: str) -> re.Pattern[str]:
+    return re.compile(_PARAMETER.sub("[^/]+", re.escape(path)))
