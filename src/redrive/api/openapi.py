@@ -202,6 +202,12 @@ def _hot_route(summary: str, operation_id: str, content: dict[str, Any], accepte
 
 _CLOUD_BATCH = {"type": "array", "items": _ref("CloudEvent"), "maxItems": MAX_BATCH_EVENTS}
 
+# An element that is no event does not spoil the others: the answer names it.
+_BATCH = {
+    "type": "array",
+    "maxItems": MAX_BATCH_EVENTS,
+    "items": {"anyOf": [_ref("NewEvent"), {"description": "Anything else is answered under `rejected`."}]},
+}
 _HOT_ROUTES = {
     EVENTS_PATH: _hot_route(
         "Accept an event: stored durably, then answered",
@@ -216,10 +222,10 @@ _HOT_ROUTES = {
         f"Accept up to {MAX_BATCH_EVENTS} events; all that is valid is stored in one transaction",
         "accept_events",
         {
-            "application/json": {"schema": {"type": "array", "items": _ref("NewEvent"), "maxItems": MAX_BATCH_EVENTS}},
             BATCH_TYPE: {"schema": _CLOUD_BATCH},
+            "application/json": {"schema": _BATCH},
             "application/x-ndjson": {
-                "schema": {"type": "string"},
+                "schema": {"description": "One event per line."},
                 "example": '{"event_type": "invoice.paid", "payload": 7}\n{"event_type": "stock.low", "payload": {}}\n',
             },
         },

@@ -49,7 +49,14 @@ class PolicyShape(Answer):
     """A policy. Which fields its schedule has depends on its kind."""
 
     model_config = example(
-        {"name": "integration", **SPEC_EXAMPLE, "preset": True, "created_at": "2026-11-15T17:57:05.128185Z"}
+        {
+            "name": "integration",
+            **SPEC_EXAMPLE,
+            "event_types": ["invoice.*"],
+            "default": False,
+            "preset": True,
+            "created_at": "2026-11-15T17:57:05.128185Z",
+        }
     )
 
     name: str
@@ -67,6 +74,8 @@ class PolicyShape(Answer):
     notify: bool
     quiet_permanent: bool
     retention: Retention
+    event_types: list[str] = Field(description="Event types whose tasks it is for; `*` stands for anything.")
+    default: bool = Field(description="Whether it is the org's default.")
     preset: bool
     created_at: datetime
 
