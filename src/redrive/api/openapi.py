@@ -181,10 +181,11 @@ _KEY_HEADER = {
 }
 
 
-def _hot_route(summary: str, operation_id: str, content: dict[str, Any], accepted: str) -> dict[str, Any]:
+def _hot_route(description: str, operation_id: str, content: dict[str, Any], accepted: str) -> dict[str, Any]:
     return {
         "tags": ["events"],
-        "summary": summary,
+        "summary": operation_id.replace("_", " ").capitalize(),
+        "description": description,
         "operationId": operation_id,
         "security": _SECURITY,
         ACTION: Action.PRODUCE.value,
@@ -210,7 +211,7 @@ _BATCH = {
 }
 _HOT_ROUTES = {
     EVENTS_PATH: _hot_route(
-        "Accept an event: stored durably, then answered",
+        "Store an event durably, then answer. A known event id is answered, not stored again.",
         "accept_event",
         {
             "application/json": {"schema": _ref("NewEvent")},
@@ -219,7 +220,7 @@ _HOT_ROUTES = {
         "Accepted",
     ),
     BATCH_PATH: _hot_route(
-        f"Accept up to {MAX_BATCH_EVENTS} events; all that is valid is stored in one transaction",
+        f"Up to {MAX_BATCH_EVENTS} events. All that is valid is stored in one transaction; the rest is named.",
         "accept_events",
         {
             BATCH_TYPE: {"schema": _CLOUD_BATCH},

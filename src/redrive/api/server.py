@@ -26,6 +26,7 @@ from redrive.api.problems import PROBLEM_TYPE, FieldError, Problem, bad_query, i
 from redrive.api.routes import (
     audit,
     dead_letters,
+    docs,
     endpoint_actions,
     endpoints,
     events,
@@ -60,6 +61,7 @@ _ROUTES = (
     audit,
     stats,
     health,
+    docs,
 )
 
 

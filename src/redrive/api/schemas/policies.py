@@ -5,6 +5,8 @@ from typing import Any, Literal
 
 from pydantic import Field
 
+from redrive.api.event_input import MAX_EVENT_TYPE_CHARS
+from redrive.api.policy_input import MAX_EVENT_TYPES
 from redrive.api.schemas.base import Answer, example
 from redrive.core.outcome import Category
 from redrive.core.policy import (
@@ -146,6 +148,13 @@ _ANY_KIND = {
     "retention": _object(
         {name: _number(0, MAX_RETENTION_S, or_null=True) for name in ("delivered_s", "failed_s", "dead_s")}
     ),
+    "event_types": {
+        "type": "array",
+        "maxItems": MAX_EVENT_TYPES,
+        "items": {"type": "string", "minLength": 1, "maxLength": MAX_EVENT_TYPE_CHARS},
+        "uniqueItems": True,
+    },
+    "default": {"type": "boolean"},
     "preset": {"description": "Read-only: taken back unread.", "readOnly": True},
     "created_at": {"description": "Read-only: taken back unread.", "readOnly": True},
 }
