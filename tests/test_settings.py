@@ -149,3 +149,23 @@ def test_every_setting_is_described() -> None:
         assert field.description, name
         assert isinstance(field.json_schema_extra, dict), name
         assert field.json_schema_extra["allowed"], name
+
+
+def test_a_pooler_stands_before_the_database_that_is_named_and_never_before_the_embedded_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("REDRIVE_DATABASE_POOLER", "Transaction")
+    embedded = load_settings()
+    assert (embedded.pooler, embedded.direct_url("postgresql://embedded/")) == ("none", "postgresql://embedded/")
+    pooled = load_settings(database_url="postgresql://pooled/")
+    assert (pooled.pooler, pooled.direct_url("postgresql://pooled/")) == ("transaction", None)
+    both = load_settings(database_url="postgresql://pooled/", database_direct_url="postgresql://server/")
+    assert both.direct_url("postgresql://pooled/") == "postgresql://server/"
+
+
+def test_a_direct_url_is_never_shown() -> None:
+    settings = load_settings(database_url="postgresql://a/", database_direct_url="postgresql://u:canary@b/")
+    assert "canary" not in repr(settings)
+    with pytest.raises(SettingsError) as caught:
+        load_settings(database_direct_url="mysql://u:canary@b/")
+    assert "canary" not in str(caught.value)

@@ -23,7 +23,7 @@ STOP_S = 5
 
 async def run_api(settings: Settings, url: str, stop: asyncio.Event, *, listener: socket.socket) -> None:
     """Serve the API on a bound socket until `stop`."""
-    async with open_stores(url, name="redrive-api") as stores:
+    async with open_stores(url, name="redrive-api", pooler=settings.pooler) as stores:
         context = ApiContext(
             engine_db=stores.engine,
             app_db=stores.app,

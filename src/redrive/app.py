@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from uuid import UUID
 
-import asyncpg
+import structlog
 
 from redrive.core.address import AddressRules
 from redrive.core.ports import Destination
@@ -32,7 +32,7 @@ from redrive.store import keys, orgs
 from redrive.store.archive import Archive
 from redrive.store.audit import Act
 from redrive.store.clock import Clock, DatabaseClock
-from redrive.store.db import Database
+from redrive.store.db import Database, Pooler, connect
 from redrive.store.endpoints import EndpointTermsBook
 from redrive.store.listen import listen
 from redrive.store.migrate import Migration, migrate, require_known, schema_version
@@ -47,6 +47,8 @@ MAX_PER_ORIGIN = 200
 ENGINE_CONNECTIONS = 4
 APP_CONNECTIONS = 10
 GC_THRESHOLD = 10_000  # new objects between two looks for cycles; Python's own is 700
+
+log = structlog.get_logger("redrive.app")
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,10 +74,13 @@ def sealer_of(settings: Settings) -> Sealer:
 
 
 @asynccontextmanager
-async def open_stores(url: str, *, size: int = APP_CONNECTIONS, name: str = "redrive") -> AsyncIterator[Stores]:
-    engine = await Database.open(url, role="redrive_engine", size=min(size, ENGINE_CONNECTIONS), name=name)
+async def open_stores(
+    url: str, *, size: int = APP_CONNECTIONS, name: str = "redrive", pooler: Pooler = "none"
+) -> AsyncIterator[Stores]:
+    few = min(size, ENGINE_CONNECTIONS)
+    engine = await Database.open(url, role="redrive_engine", size=few, name=name, pooler=pooler)
     try:
-        app = await Database.open(url, role="redrive_app", size=size, name=name)
+        app = await Database.open(url, role="redrive_app", size=size, name=name, pooler=pooler)
         try:
             yield Stores(engine, app)
         finally:
@@ -85,7 +90,7 @@ async def open_stores(url: str, *, size: int = APP_CONNECTIONS, name: str = "red
 
 
 async def migrate_database(url: str) -> list[Migration]:
-    connection = await asyncpg.connect(url)
+    connection = await connect(url, name="redrive-migrate")
     try:
         return await migrate(connection)
     finally:
@@ -94,7 +99,7 @@ async def migrate_database(url: str) -> list[Migration]:
 
 async def refuse_newer_schema(url: str) -> None:
     """SchemaTooNew where a newer Redrive has migrated this database."""
-    connection = await asyncpg.connect(url)
+    connection = await connect(url)
     try:
         require_known(await schema_version(connection))
     finally:
@@ -103,7 +108,7 @@ async def refuse_newer_schema(url: str) -> None:
 
 async def prepare_database(settings: Settings, url: str) -> Prepared:
     """Bring a database up to date and see to it that somebody can use it."""
-    migrations = await migrate_database(url)
+    migrations = await migrate_database(settings.direct_url(url) or url)
     overrides = PresetOverrides(
         max_retries=settings.max_retries,
         retry_delays_s=settings.retry_delays,
@@ -112,7 +117,7 @@ async def prepare_database(settings: Settings, url: str) -> Prepared:
     overridden = {"transformer"} if settings.max_retries is not None else set()
     if settings.retry_delays is not None or settings.max_retry_attempts is not None:
         overridden.add("triggers")
-    engine = await Database.open(url, role="redrive_engine", size=1)
+    engine = await Database.open(url, role="redrive_engine", size=1, pooler=settings.pooler)
     try:
         await orgs.prove_seal(engine, sealer_of(settings))
         org_id = await orgs.ensure_org(engine, DEFAULT_ORG, presets(overrides), overridden=frozenset(overridden))
@@ -165,17 +170,18 @@ async def run_worker(
 ) -> None:
     """Work until `stop`, then drain."""
     await refuse_newer_schema(url)
-    engine = await Database.open(url, role="redrive_engine", size=ENGINE_CONNECTIONS, name="redrive-worker")
+    engine = await Database.open(
+        url, role="redrive_engine", size=ENGINE_CONNECTIONS, name="redrive-worker", pooler=settings.pooler
+    )
     try:
-        async with open_worker(settings, engine, handlers=handlers) as worker:
-            beside = [asyncio.create_task(listen(url, worker.wake)), asyncio.create_task(_janitor(settings, url).run())]
+        async with open_worker(settings, engine, handlers=handlers) as worker, _listening(settings, url, worker):
+            sweeping = asyncio.create_task(_janitor(settings, url).run())
             rest_collector()
             try:
                 await worker.run(stop)
             finally:
-                for task in beside:
-                    task.cancel()
-                await asyncio.gather(*beside, return_exceptions=True)
+                sweeping.cancel()
+                await asyncio.gather(sweeping, return_exceptions=True)
     finally:
         await engine.close()
 
@@ -191,12 +197,28 @@ async def open_sweeper(
     settings: Settings, url: str, act: Act, *, dry_run: bool = False, clock: Clock | None = None
 ) -> AsyncIterator[Retention]:
     """What removes by policy, on a connection of its own that is closed behind it."""
-    db = await Database.open(url, role="redrive_janitor", size=1, name="redrive-janitor")
+    db = await Database.open(url, role="redrive_janitor", size=1, name="redrive-janitor", pooler=settings.pooler)
     archive = Archive(settings.archive_dir) if settings.archive_dir is not None else None
     try:
         yield Retention(db, clock or DatabaseClock(), act, archive=archive, dry_run=dry_run)
     finally:
         await db.close()
+
+
+@asynccontextmanager
+async def _listening(settings: Settings, url: str, worker: Worker) -> AsyncIterator[None]:
+    """Wake-ups for the worker, where the server itself can be reached; else it finds its work by polling."""
+    direct_url = settings.direct_url(url)
+    if direct_url is None:
+        log.info("listen_skipped", why="only a pooler is known; REDRIVE_DATABASE_DIRECT_URL names the server")
+        yield
+        return
+    listening = asyncio.create_task(listen(direct_url, worker.wake))
+    try:
+        yield
+    finally:
+        listening.cancel()
+        await asyncio.gather(listening, return_exceptions=True)
 
 
 def rest_collector() -> None:

@@ -17,12 +17,11 @@ from pathlib import Path
 from typing import Any, TypeVar
 from uuid import UUID
 
-import asyncpg
-
 from redrive.destinations.python import Handler
-from redrive.settings import load_settings
+from redrive.settings import Settings, load_settings
+from redrive.store.db import Pooler
 from redrive.store.embedded import running_url
-from redrive.store.handover import HandIn, hand_in, hand_in_sync
+from redrive.store.handover import HandIn, Producer, hand_in, hand_in_sync
 from redrive.store.orgs import DEFAULT_ORG
 
 MAX_NAME_CHARS = 200
@@ -31,15 +30,24 @@ H = TypeVar("H", bound=Handler)
 
 
 class Redrive:
-    """Without a URL it speaks to the embedded PostgreSQL that `redrive serve` runs on this machine."""
+    """Without a URL it speaks to the embedded PostgreSQL that `redrive serve` runs on this machine.
+
+    `pooler` is "transaction" where the URL leads through a pooler in that mode; by default what the settings say.
+    """
 
     def __init__(
-        self, database_url: str | None = None, *, data_dir: Path | None = None, org: str = DEFAULT_ORG
+        self,
+        database_url: str | None = None,
+        *,
+        data_dir: Path | None = None,
+        org: str = DEFAULT_ORG,
+        pooler: Pooler | None = None,
     ) -> None:
         self._database_url = database_url
         self._data_dir = data_dir
         self._org = org
-        self._pool: asyncpg.Pool[asyncpg.Record] | None = None
+        self._pooler = pooler
+        self._producer: Producer | None = None
         self._opening = asyncio.Lock()
         self.handlers: dict[str, Handler] = {}
         self._policies: dict[str, str] = {}
@@ -76,7 +84,7 @@ class Redrive:
         in: it exists exactly when that commits. The same idempotency key is the same task.
         """
         item = self._call_of(name, payload, idempotency_key, policy, external_system, correlation_id)
-        return await hand_in(connection if connection is not None else await self._own_pool(), item)
+        return await self._hand_in(connection, item)
 
     def enqueue_sync(
         self,
@@ -108,7 +116,7 @@ class Redrive:
         item = HandIn(
             event_type, None, _body(payload), idempotency_key, self._org, policy, external_system, correlation_id
         )
-        return await hand_in(connection if connection is not None else await self._own_pool(), item)
+        return await self._hand_in(connection, item)
 
     def _call_of(
         self,
@@ -122,17 +130,31 @@ class Redrive:
         chosen = policy or self._policies.get(name)
         return HandIn(name, name, _body(payload), idempotency_key, self._org, chosen, external_system, correlation_id)
 
-    async def _own_pool(self) -> "asyncpg.Pool[asyncpg.Record]":
+    async def _hand_in(self, connection: Any, item: HandIn) -> UUID:
+        if connection is not None:
+            return await hand_in(connection, item)
         async with self._opening:  # two first calls at once make one pool
-            if self._pool is None:
-                self._pool = await asyncpg.create_pool(self.database_url(), min_size=0, max_size=5)
-            return self._pool
+            if self._producer is None:
+                self._producer = await Producer.open(self.database_url(), pooler=self._pooler or self.settings().pooler)
+        return await self._producer.hand_in(item)
+
+    @property
+    def org(self) -> str:
+        return self._org
+
+    def policy_of(self, name: str) -> str | None:
+        """The policy that the handler of that name was registered with."""
+        return self._policies.get(name)
+
+    def settings(self) -> Settings:
+        """The settings of this machine, but for what this app was told itself."""
+        return load_settings(data_dir=self._data_dir, database_url=self._database_url, database_pooler=self._pooler)
 
     def database_url(self) -> str:
         """Where the database is; a clear error where there is none."""
         if self._database_url is not None:
             return self._database_url
-        settings = load_settings(data_dir=self._data_dir)
+        settings = self.settings()
         url = settings.database_url or running_url(settings.data_dir)
         if url is None:
             raise ConnectionError(
@@ -142,9 +164,9 @@ class Redrive:
         return url
 
     async def close(self) -> None:
-        if self._pool is not None:
-            await self._pool.close()
-            self._pool = None
+        if self._producer is not None:
+            await self._producer.close()
+            self._producer = None
 
 
 def _body(payload: Any) -> bytes:

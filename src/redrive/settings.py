@@ -132,6 +132,17 @@ class Settings(BaseSettings):
         "a URL that begins with postgresql://",
         secret=True,
     )
+    database_pooler: Annotated[Literal["none", "transaction"], BeforeValidator(_lower)] = _setting(
+        "none",
+        "Whether `database_url` leads through a pooler that lends connections for one transaction at a time.",
+        '"none" or "transaction"',
+    )
+    database_direct_url: Annotated[str | None, AfterValidator(_database_url)] = _setting(
+        None,
+        "The same database without the pooler, for wake-ups (LISTEN) and migrations.",
+        "a URL that begins with postgresql://",
+        secret=True,
+    )
     workers: int = _setting(
         1,
         "Worker processes that `serve` runs beside the API.",
@@ -218,6 +229,17 @@ class Settings(BaseSettings):
         min_length=1,
         max_length=100,
     )
+
+    @property
+    def pooler(self) -> Literal["none", "transaction"]:
+        """What stands before the database in use: before the embedded one, nothing."""
+        return "none" if self.database_url is None else self.database_pooler
+
+    def direct_url(self, url: str) -> str | None:
+        """Where a connection keeps its session, for a database reached by `url`; None where only a pooler is known."""
+        if self.database_url is not None and self.database_direct_url is not None:
+            return self.database_direct_url
+        return url if self.pooler == "none" else None
 
     @classmethod
     def settings_customise_sources(

@@ -20,6 +20,7 @@ from redrive.core.address import AddressRules
 from redrive.core.presets import PresetOverrides, presets
 from redrive.settings import Settings, load_settings
 from redrive.store.clock import Clock, DatabaseClock
+from redrive.store.db import Pooler
 from redrive.store.keys import new_key, store_key
 from redrive.store.orgs import ensure_org
 from redrive.store.seal import Sealer
@@ -57,14 +58,19 @@ class Installation:
 
 @asynccontextmanager
 async def installation(
-    url: str, *, clock: Clock | None = None, allow: str = LOOPBACK, pool_size: int = 10
+    url: str, *, clock: Clock | None = None, allow: str = LOOPBACK, pool_size: int = 10, pooler: Pooler = "none"
 ) -> AsyncIterator[Installation]:
     settings = load_settings(
-        database_url=url, secret_key=SECRET_KEY, admin_key=ADMIN_KEY, allow_networks=allow, lease_margin_s=1.0
+        database_url=url,
+        database_pooler=pooler,
+        secret_key=SECRET_KEY,
+        admin_key=ADMIN_KEY,
+        allow_networks=allow,
+        lease_margin_s=1.0,
     )
     prepared = await prepare_database(settings, url)
     clock = clock or DatabaseClock()
-    async with open_stores(url, size=pool_size, name="test-api") as stores:
+    async with open_stores(url, size=pool_size, name="test-api", pooler=pooler) as stores:
         rules = AddressRules(settings.allow_networks)
         sealer = Sealer.from_passphrase(SECRET_KEY)
         context = ApiContext(stores.engine, stores.app, sealer, clock, rules, "0.0.1")

@@ -21,7 +21,7 @@ from redrive.cli.output import note
 from redrive.cli.runner import Refused, Unreachable
 from redrive.settings import Settings, load_settings
 from redrive.store.audit import Act
-from redrive.store.db import CONNECT_TIMEOUT_S, Database, Session
+from redrive.store.db import Database, Session, connect
 from redrive.store.embedded import EmbeddedPostgres, running_url
 from redrive.store.migrate import load_migrations, schema_version
 from redrive.store.orgs import find_org, prove_seal
@@ -67,12 +67,13 @@ def act_of(because: str | None = None) -> Act:
 async def open_desk(where: Where, *, size: int = 1) -> AsyncIterator[Desk]:
     settings = settings_of(where)
     async with reach(settings) as url:
-        engine = await Database.open(url, role="redrive_engine", size=size, name="redrive-cli")
+        pooler = settings.pooler
+        engine = await Database.open(url, role="redrive_engine", size=size, name="redrive-cli", pooler=pooler)
         try:
             org_id = await find_org(engine, where.org)
             if org_id is None:
                 raise Refused(f'There is no org named "{where.org}" here. Name another with --org.')
-            app = await Database.open(url, role="redrive_app", size=size, name="redrive-cli")
+            app = await Database.open(url, role="redrive_app", size=size, name="redrive-cli", pooler=pooler)
             try:
                 yield Desk(settings, url, engine, app, org_id, where.org)
             finally:
@@ -119,7 +120,7 @@ async def answered_version(url: str, patience_s: float = 0.0) -> int:
     until = time.monotonic() + patience_s
     while True:
         try:
-            connection = await asyncpg.connect(url, timeout=CONNECT_TIMEOUT_S)
+            connection = await connect(url, name="redrive-cli")
         except (OSError, asyncpg.CannotConnectNowError) as problem:
             if time.monotonic() >= until:
                 raise _unreachable(url, problem) from problem

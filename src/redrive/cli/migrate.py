@@ -1,12 +1,12 @@
 """`redrive migrate`: bring a database's schema up to date. `redrive serve` does it by itself."""
 
-import asyncpg
 import typer
 
 from redrive.cli.connect import reach, settings_of
 from redrive.cli.options import AsJson, Place, command
 from redrive.cli.output import emit, note
 from redrive.cli.runner import run
+from redrive.store.db import connect
 from redrive.store.migrate import migrate, schema_version
 
 
@@ -18,8 +18,9 @@ def migrate_(place: Place, as_json: AsJson = False) -> None:
     """Apply the migrations that a database lacks. Any number of processes may do so at once."""
 
     async def work() -> bool:
-        async with reach(settings_of(place), any_schema=True) as url:
-            connection = await asyncpg.connect(url)
+        settings = settings_of(place)
+        async with reach(settings, any_schema=True) as url:
+            connection = await connect(settings.direct_url(url) or url, name="redrive-migrate")
             try:
                 applied = await migrate(connection)
                 version = await schema_version(connection)

@@ -185,6 +185,9 @@ def _child_env(settings: Settings, url: str) -> dict[str, str]:
     """What flags said, for processes that see only the environment. The URL has a password: not for argv."""
     env = {f"REDRIVE_{name.upper()}": str(getattr(settings, name)) for name in PASSED_ON}
     env["REDRIVE_DATABASE_URL"] = url
+    env["REDRIVE_DATABASE_POOLER"] = settings.pooler
+    # Said although it may be the same: a file might name another, for another database.
+    env["REDRIVE_DATABASE_DIRECT_URL"] = settings.direct_url(url) or ""
     # An empty variable counts as unset, and a file might open what a flag has closed: say it.
     env["REDRIVE_ALLOW_NETWORKS"] = ",".join(map(str, settings.allow_networks)) or "none"
     if settings.archive_dir is not None:

@@ -102,7 +102,7 @@ def _with_url_of(app: "Redrive", place: Place, settings: Settings) -> Settings:
 
 
 async def _prove_seal(settings: Settings, url: str) -> None:
-    engine = await Database.open(url, role="redrive_engine", size=1)
+    engine = await Database.open(url, role="redrive_engine", size=1, pooler=settings.pooler)
     try:
         await proven_sealer(settings, engine)
     finally:

@@ -10,16 +10,14 @@ from datetime import datetime
 from typing import NamedTuple
 from uuid import UUID
 
-import asyncpg
-
-from redrive.store.db import CONNECT_TIMEOUT_S, query
+from redrive.store.db import connect, query
 
 MAX_OFFENCES = 10  # named per rule; the queries read one more, to tell that there are more
 DEFAULT_GRACE_S = 60.0
 QUERY_TIMEOUT_S = 1_800.0
 
 # Whole tables are read and joined. The engine's own settings are for look-ups and would take forever.
-_PLANS = {"jit": "off", "work_mem": "64MB"}
+_TERMS = "SET LOCAL ROLE redrive_engine; SET LOCAL jit = off; SET LOCAL work_mem = '64MB'"
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,19 +191,10 @@ async def check(
     rules: Sequence[Rule] = RULES,
 ) -> Report:
     """Hold the database against the rules. `now` is for tests with a clock of their own."""
-    connection = await asyncpg.connect(
-        url,
-        timeout=CONNECT_TIMEOUT_S,
-        command_timeout=QUERY_TIMEOUT_S,
-        server_settings={
-            "role": "redrive_engine",
-            "application_name": "redrive-check",
-            "timezone": "UTC",
-            **_PLANS,
-        },
-    )
+    connection = await connect(url, name="redrive-check", command_timeout_s=QUERY_TIMEOUT_S)
     try:
         async with connection.transaction(isolation="repeatable_read", readonly=True):
+            await connection.execute(_TERMS)
             at: datetime = now or await connection.fetchval("SELECT transaction_timestamp()")
             rows = await connection.fetch(query("check_books"))
             books = [

@@ -1,16 +1,18 @@
 """Connections and named queries: the way into PostgreSQL for every other module of the store.
 
 A Database speaks as one of three roles. The engine's sees every org and plans for index look-ups only, and so does the
-janitor's, which removes; the app's sees the one org named for the transaction, and nothing outside of one.
+janitor's, which removes; the app's sees the one org named for the transaction, and nothing outside of one. Role and
+plans are said once, when a connection begins; behind a pooler, which keeps nothing from one transaction to the next,
+they are said in each of them.
 """
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import cache
 from importlib import resources
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 from uuid import UUID
 
 import asyncpg
@@ -18,7 +20,9 @@ import asyncpg
 from redrive.core.permissions import Role
 
 Record = asyncpg.Record
+Connection: TypeAlias = "asyncpg.Connection[Record]"
 DatabaseRole = Literal["redrive_engine", "redrive_app", "redrive_janitor"]
+Pooler = Literal["none", "transaction"]
 
 COMMAND_TIMEOUT_S = 60.0
 CONNECT_TIMEOUT_S = 10.0
@@ -61,7 +65,18 @@ def array_or_null(column: Sequence[object]) -> Sequence[object] | None:
     return None if column[0] is None and column.count(None) == len(column) else column
 
 
-async def _leave_as_is(connection: "asyncpg.Connection[Record]") -> None:
+async def connect(url: str, *, name: str = "redrive", command_timeout_s: float | None = None) -> Connection:
+    """One connection under the login role, for a few statements; also through a pooler if they are in transactions."""
+    return await asyncpg.connect(
+        url,
+        timeout=CONNECT_TIMEOUT_S,
+        command_timeout=command_timeout_s,
+        statement_cache_size=0,
+        server_settings={"application_name": name, "timezone": "UTC"},
+    )
+
+
+async def leave_as_is(connection: Connection) -> None:
     """Nothing to reset: settings are local to their transaction. asyncpg's own reset is a round trip per release."""
 
 
@@ -75,9 +90,17 @@ class Database:
         self.role = role
         self.url = url
 
-    @classmethod
-    async def open(cls, url: str, *, role: DatabaseRole, size: int = 10, name: str = "redrive") -> "Database":
-        plans = _APP_PLANS if role == "redrive_app" else _ENGINE_PLANS
+    @staticmethod
+    async def open(
+        url: str, *, role: DatabaseRole, size: int = 10, name: str = "redrive", pooler: Pooler = "none"
+    ) -> "Database":
+        """`pooler`: what stands between here and the server."""
+        terms = {"role": role, **(_APP_PLANS if role == "redrive_app" else _ENGINE_PLANS)}
+        options: dict[str, Any] = {"server_settings": {"application_name": name, "timezone": "UTC"}}
+        if pooler == "none":
+            options["server_settings"] |= terms
+        else:
+            options["statement_cache_size"] = 0  # a statement prepared on one server is unknown to the next
         pool = await asyncpg.create_pool(
             url,
             min_size=1,
@@ -85,10 +108,10 @@ class Database:
             command_timeout=COMMAND_TIMEOUT_S,
             timeout=CONNECT_TIMEOUT_S,
             max_inactive_connection_lifetime=300,
-            reset=_leave_as_is,
-            server_settings={"role": role, "application_name": name, "timezone": "UTC", **plans},
+            reset=leave_as_is,
+            **options,
         )
-        return cls(pool, role, url, size)
+        return Database(pool, role, url, size) if pooler == "none" else _PooledDatabase(pool, role, url, size, terms)
 
     async def close(self) -> None:
         """Close, politely for a moment, then at once: a shutdown must not hang on a dead server."""
@@ -119,15 +142,18 @@ class Database:
     async def tenant(self, org_id: UUID, role: Role = Role.OWNER) -> AsyncIterator["Session"]:
         """A transaction in which only this org's rows exist, and are changed by those roles only that may."""
         async with self._lend() as connection, connection.transaction():
-            # Neither has quotes: they may stand in the text, which saves the round trip of a parameter.
-            await connection.execute(f"SET LOCAL redrive.org = '{org_id}'; SET LOCAL redrive.role = '{role}'")
-            yield Session(connection, org_id)
+            await connection.execute(_tenant_terms(org_id, role))
+            session = Session(connection, org_id)
+            yield session
+        session.committed()
 
     @asynccontextmanager
     async def transaction(self, *, isolation: Any = None, readonly: bool = False) -> AsyncIterator["Session"]:
         """A transaction that sees what the role sees (the engine's: every org)."""
         async with self._lend() as connection, connection.transaction(isolation=isolation, readonly=readonly):
-            yield Session(connection, None)
+            session = Session(connection, None)
+            yield session
+        session.committed()
 
     @asynccontextmanager
     async def _lend(self) -> AsyncIterator[Any]:
@@ -153,12 +179,89 @@ class Database:
         return await self._pool.acquire()
 
 
+def _tenant_terms(org_id: UUID, role: Role) -> str:
+    # Neither has quotes: they may stand in the text, which saves the round trip of a parameter.
+    return f"SET LOCAL redrive.org = '{org_id}'; SET LOCAL redrive.role = '{role}'"
+
+
+class _PooledDatabase(Database):
+    """Behind a pooler in transaction mode: the next statement may meet another server, which somebody else has just
+    used. So every statement runs in a transaction, and each begins by saying the role and the plans, for itself alone.
+    """
+
+    def __init__(
+        self, pool: "asyncpg.Pool[Record]", role: DatabaseRole, url: str, size: int, terms: Mapping[str, str]
+    ) -> None:
+        super().__init__(pool, role, url, size)
+        self._terms = "; ".join(f"SET LOCAL {name} = '{value}'" for name, value in terms.items())
+
+    async def fetch(self, name: str, *args: object) -> list[Record]:
+        async with self.transaction() as session:
+            return await session.fetch(name, *args)
+
+    async def fetchrow(self, name: str, *args: object) -> Record | None:
+        async with self.transaction() as session:
+            return await session.fetchrow(name, *args)
+
+    async def execute(self, name: str, *args: object) -> str:
+        async with self.transaction() as session:
+            return await session.execute(name, *args)
+
+    @asynccontextmanager
+    async def tenant(self, org_id: UUID, role: Role = Role.OWNER) -> AsyncIterator["Session"]:
+        async with self._begun(f"BEGIN; {self._terms}; {_tenant_terms(org_id, role)}") as connection:
+            session = Session(connection, org_id)
+            yield session
+        session.committed()
+
+    @asynccontextmanager
+    async def transaction(self, *, isolation: Any = None, readonly: bool = False) -> AsyncIterator["Session"]:
+        level = f" ISOLATION LEVEL {isolation.replace('_', ' ')}" if isolation else ""
+        begin = f"BEGIN{level}{' READ ONLY' if readonly else ''}"
+        async with self._begun(f"{begin}; {self._terms}") as connection:
+            session = Session(connection, None)
+            yield session
+        session.committed()
+
+    @asynccontextmanager
+    async def _begun(self, how: str) -> AsyncIterator[Any]:
+        """A transaction that begins in one round trip, terms included: asyncpg's own would take two."""
+        async with self._lend() as connection:
+            try:
+                await connection.execute(how)
+                yield connection
+            except BaseException:
+                await _roll_back(connection)
+                raise
+            await connection.execute("COMMIT")
+
+
+async def _roll_back(connection: Any) -> None:
+    """End a transaction that failed. Where that fails too, the connection goes: its server must not be lent on so."""
+    if connection.is_closed():
+        return
+    try:
+        await connection.execute("ROLLBACK")
+    except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError):
+        connection.terminate()
+
+
 class Session:
     """One transaction. `org_id` is set where it is a tenant's."""
 
     def __init__(self, connection: Any, org_id: UUID | None) -> None:
         self._connection = connection
         self._org_id = org_id
+        self._afterwards: list[Callable[[], object]] = []
+
+    def after_commit(self, call: Callable[[], object]) -> None:
+        """Do this once the transaction is durable; not at all where it is not."""
+        self._afterwards.append(call)
+
+    def committed(self) -> None:
+        """Called by whoever committed the transaction."""
+        for call in self._afterwards:
+            call()
 
     @property
     def org_id(self) -> UUID:

@@ -1,12 +1,18 @@
 """Handing in within the caller's own transaction: the task exists exactly when the caller's commit does.
 
-Takes the connections of asyncpg, psycopg and SQLAlchemy, recognised by the module of their class, so that none of
-them need be installed. All end in the SQL function redrive.hand_in.
+Takes the connections of asyncpg, psycopg and SQLAlchemy, recognised by the module of their class, so that neither of
+the last two need be installed. All end in the SQL function redrive.hand_in. Called by library.
 """
 
 import inspect
 from typing import Any, NamedTuple
 from uuid import UUID
+
+import asyncpg
+
+from redrive.store.db import Pooler, leave_as_is
+
+MAX_CONNECTIONS = 5
 
 _NAMES = ("type", "handler", "payload", "key", "org", "policy", "external", "correlation")
 _ASYNCPG = "SELECT redrive.hand_in($1::text, $2::text, $3::bytea, $4::text, $5::text, $6::text, $7::text, $8::text)"
@@ -27,6 +33,31 @@ class HandIn(NamedTuple):
     policy: str | None
     external_system: str | None
     correlation_id: str | None
+
+
+class Producer:
+    """Connections of our own, for who hands in without a transaction of theirs."""
+
+    def __init__(self, pool: "asyncpg.Pool[asyncpg.Record]") -> None:
+        self._pool = pool
+
+    @classmethod
+    async def open(cls, url: str, *, pooler: Pooler = "none") -> "Producer":
+        if pooler == "none":
+            return cls(await asyncpg.create_pool(url, min_size=0, max_size=MAX_CONNECTIONS))
+        # One statement is one transaction: nothing else need be said. No prepared statements, and no reset, which
+        # would meet a server that somebody else uses.
+        return cls(
+            await asyncpg.create_pool(
+                url, min_size=0, max_size=MAX_CONNECTIONS, statement_cache_size=0, reset=leave_as_is
+            )
+        )
+
+    async def hand_in(self, item: HandIn) -> UUID:
+        return await hand_in(self._pool, item)
+
+    async def close(self) -> None:
+        await self._pool.close()
 
 
 async def hand_in(connection: Any, item: HandIn) -> UUID:

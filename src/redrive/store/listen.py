@@ -1,5 +1,7 @@
 """Wake-ups: a connection of its own that listens for NOTIFY. When it is lost, polling still delivers.
 
+It must lead to the server itself: a pooler in transaction mode does not hand notifications on.
+
 Started by app.py beside each worker.
 """
 

@@ -66,9 +66,10 @@ def load_migrations(folder: Traversable | None = None) -> list[Migration]:
 
 async def schema_version(conn: asyncpg.Connection) -> int:
     """The newest migration that was applied; 0 for a database that has none."""
-    if await conn.fetchval("SELECT to_regclass('redrive.schema_migration')") is None:
-        return 0
-    return int(await conn.fetchval("SELECT coalesce(max(version), 0) FROM redrive.schema_migration"))
+    async with conn.transaction():
+        if await conn.fetchval("SELECT to_regclass('redrive.schema_migration')") is None:
+            return 0
+        return int(await conn.fetchval("SELECT coalesce(max(version), 0) FROM redrive.schema_migration"))
 
 
 async def migrate(
