@@ -1,5 +1,6 @@
 """The documents name everything there is, and nothing that is not: settings, routes, commands, links, examples."""
 
+import ast
 import json
 import re
 import tomllib
@@ -239,3 +240,11 @@ def test_the_python_example_of_the_api_page_compiles() -> None:
 def test_the_program_and_its_package_have_the_same_version() -> None:
     package = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     assert package["version"] == __version__
+
+
+def test_the_whole_programs_of_the_python_page_compile() -> None:
+    examples = [block for language, block in _FENCE.findall((DOCS / "python.md").read_text()) if language == "python"]
+    programs = [example for example in examples if "from redrive import" in example]
+    assert len(programs) == 2
+    for program in programs:
+        compile(program, "python.md", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)

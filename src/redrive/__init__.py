@@ -1,19 +1,38 @@
 """Redrive: reliable delivery. What it is handed succeeds, or it is in front of a person."""
 
+from typing import TYPE_CHECKING, Any
+
 from redrive.core.classify import ConfigurationError, classify_error, error_category, is_retriable
 from redrive.core.steer import GiveUp, RetryLater
 from redrive.destinations.python import Task
 from redrive.library import Redrive
 from redrive.version import __version__
 
+if TYPE_CHECKING:
+    from redrive.retry_service import NotFound, NotPossible, RetryService
+
 __all__ = [
     "ConfigurationError",
     "GiveUp",
+    "NotFound",
+    "NotPossible",
     "Redrive",
     "RetryLater",
+    "RetryService",
     "Task",
     "__version__",
     "classify_error",
     "error_category",
     "is_retriable",
 ]
+
+_OF_RETRY_SERVICE = ("NotFound", "NotPossible", "RetryService")
+
+
+def __getattr__(name: str) -> Any:
+    """Loaded on first use: the service brings the whole of Redrive with it, which a producer does not need."""
+    if name in _OF_RETRY_SERVICE:
+        from redrive import retry_service
+
+        return getattr(retry_service, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -20,7 +20,7 @@ from uuid import UUID
 import structlog
 
 from redrive.core.address import AddressRules
-from redrive.core.ports import Destination
+from redrive.core.ports import Destination, TaskStore
 from redrive.core.presets import PresetOverrides, presets
 from redrive.destinations.client import Client
 from redrive.destinations.http import HttpDestination
@@ -141,19 +141,18 @@ async def open_worker(
     handlers: Mapping[str, Handler] | None = None,
     clock: Clock | None = None,
     dice: Callable[[], float] = random.random,
+    store: TaskStore | None = None,
+    webhooks: bool = True,
 ) -> AsyncIterator[Worker]:
-    """A worker with its destinations, which are closed behind it."""
-    client = Client(
-        rules=AddressRules(settings.allow_networks),
-        max_connections=settings.concurrency * 2,
-        max_per_origin=min(MAX_PER_ORIGIN, settings.concurrency),
-    )
-    http = HttpDestination(client, EndpointTermsBook(engine, sealer_of(settings)), version=__version__)
-    python = HandlerDestination(handlers or {}, slot_wait_s=settings.lease_margin_s / 4)
-    destinations: list[Destination] = [http, *([python] if handlers else [])]
+    """A worker with its destinations, which are closed behind it. Without webhooks it needs no sealing key."""
+    destinations: list[Destination] = []
+    if webhooks:
+        destinations.append(_http(settings, engine))
+    if handlers:
+        destinations.append(HandlerDestination(handlers, slot_wait_s=settings.lease_margin_s / 4))
     try:
         yield Worker(
-            Tasks(engine, clock or DatabaseClock()),
+            store or Tasks(engine, clock or DatabaseClock()),
             destinations,
             worker_id=new_id(),
             concurrency=settings.concurrency,
@@ -161,8 +160,17 @@ async def open_worker(
             dice=dice,
         )
     finally:
-        for destination in (http, python):
+        for destination in destinations:
             await destination.aclose()
+
+
+def _http(settings: Settings, engine: Database) -> HttpDestination:
+    client = Client(
+        rules=AddressRules(settings.allow_networks),
+        max_connections=settings.concurrency * 2,
+        max_per_origin=min(MAX_PER_ORIGIN, settings.concurrency),
+    )
+    return HttpDestination(client, EndpointTermsBook(engine, sealer_of(settings)), version=__version__)
 
 
 async def run_worker(

@@ -114,7 +114,7 @@ class Redrive:
     ) -> UUID:
         """Hand in an event for the endpoints that subscribe to its type; `connection` as in `enqueue`."""
         item = HandIn(
-            event_type, None, _body(payload), idempotency_key, self._org, policy, external_system, correlation_id
+            event_type, None, body_of(payload), idempotency_key, self._org, policy, external_system, correlation_id
         )
         return await self._hand_in(connection, item)
 
@@ -128,7 +128,7 @@ class Redrive:
         correlation_id: str | None,
     ) -> HandIn:
         chosen = policy or self._policies.get(name)
-        return HandIn(name, name, _body(payload), idempotency_key, self._org, chosen, external_system, correlation_id)
+        return HandIn(name, name, body_of(payload), idempotency_key, self._org, chosen, external_system, correlation_id)
 
     async def _hand_in(self, connection: Any, item: HandIn) -> UUID:
         if connection is not None:
@@ -169,7 +169,7 @@ class Redrive:
             self._producer = None
 
 
-def _body(payload: Any) -> bytes:
+def body_of(payload: Any) -> bytes:
     """Bytes go as they are; anything else as compact JSON. NaN and Infinity are not JSON."""
     if isinstance(payload, bytes):
         return payload

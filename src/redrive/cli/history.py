@@ -23,6 +23,8 @@ class Happening:
 _DEEDS = {
     "task.retry": "a person asked for a try now",
     "task.skip": "skipped by a person",
+    "task.schedule": "the next try was moved by a person",
+    "task.fail": "given up after a try elsewhere",
     "dead_letter.retry": "redriven",
     "dead_letter.resolve": "resolved",
     "dead_letter.ignore": "ignored",

@@ -113,15 +113,21 @@ class Worker:
         for writer in broken:
             writer.result()  # raises what ended it: better a new process than one that settles nothing
 
-    async def run_until_idle(self) -> None:
-        """Carry out everything that is due now, and what falls due at once by it. For tests and one-off runs."""
+    async def run_until_idle(self, limit: int | None = None) -> None:
+        """Carry out everything that is due now, and what falls due at once by it; with a limit, that many at most.
+
+        For one-off runs and tests.
+        """
         self._settler.start()
+        left = limit
         try:
-            while True:
+            while left is None or left > 0:
                 self._floors.clear()
-                claim = await self._claim(self._concurrency)
+                claim = await self._claim(self._concurrency if left is None else min(self._concurrency, left))
                 if not claim.jobs and not claim.held:
                     return
+                if left is not None:
+                    left -= len(claim.jobs)
                 await self._settled_all()
         finally:
             await self._drain()

@@ -1,19 +1,24 @@
 """The retry queue: open tasks that have failed before, and what a person may do with one of them.
 
-Reads serve the API; retry_now and skip are audited in the same transaction.
+Reads serve the API; what a person does is audited in the same transaction.
 """
 
 from collections.abc import Sequence
+from datetime import datetime
 from enum import Enum
+from typing import NamedTuple
 from uuid import UUID
 
 from redrive.core.fingerprint import fingerprint
+from redrive.core.lifecycle import retry_count
+from redrive.core.policy import Policy, PolicyKind, retry_delay
 from redrive.store import audit
 from redrive.store.audit import Act
 from redrive.store.clock import Clock
 from redrive.store.counters import count_of
 from redrive.store.db import Record, Session
 from redrive.store.paging import Page, page_of
+from redrive.store.policies import policy_of
 
 
 class Refusal(Enum):
@@ -23,6 +28,23 @@ class Refusal(Enum):
     IN_PROGRESS = "in_progress"
     HELD = "held"
     NOT_OPEN = "not_open"
+
+
+class Progress(NamedTuple):
+    """How far a task has come."""
+
+    id: UUID
+    state: str
+    attempts: int
+    generation: int
+
+    def is_tried_since(self, earlier: "Progress") -> bool:
+        done = self.state in ("succeeded", "dead")
+        return done or (self.generation, self.attempts) != (earlier.generation, earlier.attempts)
+
+
+class Unschedulable(ValueError):
+    """The time that was asked for cannot be had. The message says why."""
 
 
 async def list_retry_queue(
@@ -49,6 +71,10 @@ async def list_retry_queue(
 async def get_entry(session: Session, task_id: UUID) -> Record | None:
     """A task as people see it, whatever its state."""
     return await session.fetchrow("get_entry", session.org_id, task_id)
+
+
+async def progress_of(session: Session, task_ids: Sequence[UUID]) -> list[Progress]:
+    return [Progress(*row) for row in await session.fetch("progress_of", session.org_id, list(task_ids))]
 
 
 async def retry_now(session: Session, task_id: UUID, act: Act, clock: Clock) -> Refusal | None:
@@ -87,3 +113,47 @@ async def skip(session: Session, task_id: UUID, act: Act, clock: Clock) -> Refus
         case "leased":
             return Refusal.IN_PROGRESS
     return Refusal.NOT_OPEN
+
+
+async def schedule(
+    session: Session,
+    task_id: UUID,
+    act: Act,
+    clock: Clock,
+    *,
+    roll: float,
+    at: datetime | None = None,
+    delay_s: float | None = None,
+) -> Refusal | None:
+    """Move the next retry of a waiting task: to a time, by a delay from now, or else by its policy's own delay."""
+    entry = await session.fetchrow("lock_task", session.org_id, task_id)
+    if entry is None or (entry["attempts"] == 0 and entry["state"] not in ("dead", "succeeded")):
+        return Refusal.UNKNOWN
+    if entry["state"] != "waiting":
+        return {"leased": Refusal.IN_PROGRESS, "held": Refusal.HELD}.get(entry["state"], Refusal.NOT_OPEN)
+    policy = policy_of(entry)
+    if at is None and delay_s is None:
+        delay = retry_delay(policy, retry_count(entry["attempts"]), roll)
+        if delay is None:
+            raise Unschedulable("Its policy never retries by itself. Say when: a time or a delay.")
+        delay_s = delay.total_seconds()
+    longest_s = _longest_delay_s(policy)
+    moved = await session.fetchrow("schedule_task", session.org_id, task_id, clock.now(), at, delay_s, longest_s)
+    if moved is None:
+        raise Unschedulable(f"Its policy reaches {longest_s:g} s from now at most. Choose an earlier time.")
+    await audit.record(
+        session,
+        act,
+        "task.schedule",
+        "task",
+        task_id,
+        before={"next_retry_at": None if entry["due_at"].year == datetime.max.year else entry["due_at"]},
+        after={"next_retry_at": moved["due_at"]},
+    )
+    return None
+
+
+def _longest_delay_s(policy: Policy) -> float:
+    """How far a retry may be put off: `redrive check` takes a task that is due later than that for forgotten."""
+    cap_s = policy.cap_s if policy.kind is PolicyKind.EXPONENTIAL else 0.0
+    return (1 + policy.jitter) * max(policy.max_retry_after_s, cap_s, *policy.delays_s)

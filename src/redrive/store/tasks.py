@@ -20,7 +20,7 @@ from redrive.core.outcome import Category, Failure, Success
 from redrive.core.policy import Policy, PolicyError
 from redrive.core.ports import Claim, Exchange, Floor, Job, NextDue, Released, Settled, Settlement
 from redrive.store.clock import Clock
-from redrive.store.db import Database, array_or_null
+from redrive.store.db import Database, Session, array_or_null
 
 _START = Floor(datetime(1970, 1, 1, tzinfo=UTC), UUID(int=0))
 _DEADLOCK_TRIES = 5
@@ -31,7 +31,9 @@ log = structlog.get_logger("redrive.tasks")
 
 
 class Tasks:
-    def __init__(self, db: Database, clock: Clock) -> None:
+    """On connections of its own, or within one transaction: then what the database refuses ends that."""
+
+    def __init__(self, db: Database | Session, clock: Clock) -> None:
         self._db = db
         self._clock = clock
 

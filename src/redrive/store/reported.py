@@ -1,0 +1,77 @@
+"""Failures that were seen elsewhere, by a program that tried something itself, and reported here.
+
+They are written down as a worker writes down its own: a lease, an attempt with its error, and what follows by the
+policy, in one transaction. Called by retry_service.
+"""
+
+from datetime import timedelta
+from typing import NamedTuple
+from uuid import UUID
+
+from redrive.core.decide import Decision, Die, Reason, decide
+from redrive.core.outcome import Failure
+from redrive.core.ports import NO_EXCHANGE, Job, Settled, Settlement
+from redrive.store import audit
+from redrive.store.audit import Act
+from redrive.store.clock import Clock
+from redrive.store.db import Database, Session
+from redrive.store.events import NewEvent, accept
+from redrive.store.orgs import new_id
+from redrive.store.retry_queue import Refusal
+from redrive.store.tasks import Tasks
+
+
+class Added(NamedTuple):
+    """`verdict` is that of accepting the event; there is a task where it was accepted, or known before."""
+
+    verdict: str
+    task_id: UUID | None
+    settled: Settled | None
+
+
+async def add_failed(engine: Database, event: NewEvent, failure: Failure, clock: Clock, *, roll: float) -> Added:
+    """Accept an event for one endpoint or handler, and its first try as failed. A known event is left as it is."""
+    async with engine.transaction() as session:
+        (receipt,) = await accept(session, [event], clock)
+        if receipt.verdict not in ("accepted", "duplicate"):
+            return Added(receipt.verdict, None, None)
+        row = await session.fetchrow("task_of_event", event.org_id, event.id)
+        assert row is not None, "an event for one endpoint or handler has one task"
+        task_id: UUID = row["id"]
+        if receipt.verdict == "duplicate":
+            return Added(receipt.verdict, task_id, None)
+        tasks = Tasks(session, clock)
+        job = await _lease(session, event.org_id, task_id, clock)
+        policy = (await tasks.policies([(job.org_id, job.policy_id)]))[job.policy_id]
+        decision = decide(policy, failure, failures=1, age=timedelta(0), roll=roll)
+        return Added(receipt.verdict, task_id, await _settle(tasks, job, failure, decision))
+
+
+async def mark_failed(session: Session, task_id: UUID, failure: Failure, act: Act, clock: Clock) -> Refusal | None:
+    """The last try of a waiting entry was made elsewhere and failed: it is dead, whatever retries were left."""
+    entry = await session.fetchrow("lock_task", session.org_id, task_id)
+    if entry is None or entry["attempts"] == 0:
+        return Refusal.UNKNOWN
+    match entry["state"]:
+        case "waiting":
+            job = await _lease(session, session.org_id, task_id, clock)
+            await _settle(Tasks(session, clock), job, failure, Die(Reason.EXHAUSTED, failure.category))
+            await audit.record(session, act, "task.fail", "task", task_id)
+            return None
+        case "leased":
+            return Refusal.IN_PROGRESS
+        case "held":
+            return Refusal.HELD
+    return Refusal.NOT_OPEN
+
+
+async def _lease(session: Session, org_id: UUID, task_id: UUID, clock: Clock) -> Job:
+    row = await session.fetchrow("lease_task", org_id, task_id, clock.now(), new_id())
+    assert row is not None, "it waits, and is locked by this transaction"
+    return Job(*row)
+
+
+async def _settle(tasks: Tasks, job: Job, failure: Failure, decision: Decision) -> Settled:
+    (settled,) = await tasks.settle([Settlement(job, failure, decision, NO_EXCHANGE, 0.0)])
+    assert settled.held_lease, "nobody else has seen this lease"
+    return settled

@@ -1,0 +1,1 @@
+"""The retry service against a real PostgreSQL."""
