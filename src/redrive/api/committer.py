@@ -5,6 +5,7 @@ through store.events.accept as the engine's role.
 """
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -164,6 +165,8 @@ class Committer:
         except Exception as error:  # noqa: BLE001 (handed to every request that waits for this commit)
             self._refuse(batch, error)
             return
+        if log.is_enabled_for(logging.DEBUG):  # a line costs more than an event
+            _tell_accepted([event for waiting in batch for event in waiting.events], receipts)
         start = 0
         for waiting in batch:
             end = start + len(waiting.events)
@@ -226,6 +229,21 @@ class Committer:
         for waiting in batch:
             self._held_events -= len(waiting.events)
             self._held_bytes -= waiting.size_bytes
+
+
+def _tell_accepted(events: Sequence[NewEvent], receipts: Sequence[Receipt]) -> None:
+    """The first transition of each event: it is received, and queued if somebody is to get it."""
+    for event, receipt in zip(events, receipts, strict=True):
+        if receipt.verdict == "accepted":
+            log.debug(
+                "status_transition",
+                event_id=str(event.id),
+                org_id=str(event.org_id),
+                old_status="received" if receipt.status == "queued" else None,
+                new_status=receipt.status,
+                retry_attempts=0,
+                correlation_id=event.correlation_id,
+            )
 
 
 def _tell(waiting: _Waiting, result: list[Receipt] | Exception) -> None:

@@ -83,11 +83,15 @@ class Settlement(NamedTuple):
 
 
 class Settled(NamedTuple):
-    """The store's answer to a settlement: whether the lease still held, and when the next try is due."""
+    """The store's answer to a settlement: whether the lease still held, when the next try is due, when it was written.
+
+    The last two are known of failures only.
+    """
 
     settlement: Settlement
     held_lease: bool
     next_due_at: datetime | None
+    settled_at: datetime | None = None
 
 
 class Floor(NamedTuple):

@@ -9,12 +9,12 @@ import random
 import time
 from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
-from datetime import datetime, timedelta
+from datetime import timedelta
 from uuid import UUID
 
 import structlog
 
-from redrive.core.decide import Die, RetryIn
+from redrive.core.decide import RetryIn
 from redrive.core.outcome import Failure, Success
 from redrive.core.policy import Policy
 from redrive.core.ports import (
@@ -30,6 +30,7 @@ from redrive.core.ports import (
 )
 from redrive.engine.releaser import Releaser
 from redrive.engine.settler import Settler, brief
+from redrive.engine.transitions import tell, tells_everything
 from redrive.engine.tries import Tries
 
 DEFAULT_CONCURRENCY = 500
@@ -253,38 +254,26 @@ class Worker:
     def _note_settled(self, settled: list[Settled]) -> None:
         self._unsettled -= len(settled)
         self._freed.set()
+        everything = tells_everything()
         for result in settled:
-            if not result.held_lease or not isinstance(result.settlement.outcome, Success):
+            settlement = result.settlement
+            if (
+                everything
+                or settlement.job.attempts
+                or not (result.held_lease and isinstance(settlement.outcome, Success))
+            ):
                 self._report(result)
 
     def _report(self, result: Settled) -> None:
-        job, outcome, decision = result.settlement.job, result.settlement.outcome, result.settlement.decision
-        facts: dict[str, object] = {
-            "task": str(job.id),
-            "event_id": str(job.event_id),
-            "org_id": str(job.org_id),
-            "attempt": job.attempts + 1,
-            "correlation_id": job.correlation_id,
-        }
+        job, outcome, decision, *_ = result.settlement
+        policy = self._policies.get(job.policy_id)
+        tell(result, policy.max_retries if policy is not None else None)
         if not result.held_lease:
-            log.warning("lease_lost", **facts, fence=job.fence)
             return
-        if isinstance(outcome, Failure):
-            facts |= {"error": outcome.message, "error_type": outcome.category.value}
-            if outcome.status_code == GONE and job.endpoint_id is not None:
-                self._follow_up(self._disable(job.org_id, job.endpoint_id))
-        if isinstance(decision, Die):
-            log.error("task_dead", **facts, reason=decision.reason.value)
-        elif isinstance(decision, RetryIn):
-            if decision.delay.total_seconds() < self._poll_s:
-                self._wanted.set()  # due before the next poll would look
-            due = result.next_due_at
-            scheduled_in_ms = round(decision.delay.total_seconds() * 1000)
-            log.warning("delivery_failure", **facts, next_retry_at=_iso(due), scheduled_in_ms=scheduled_in_ms)
-        elif isinstance(decision, Released):
-            log.info("lease_returned", **facts, why=decision.why)
-        else:
-            log.warning("delivery_failure", **facts, next_retry_at=None)
+        if isinstance(outcome, Failure) and outcome.status_code == GONE and job.endpoint_id is not None:
+            self._follow_up(self._disable(job.org_id, job.endpoint_id))
+        if isinstance(decision, RetryIn) and decision.delay.total_seconds() < self._poll_s:
+            self._wanted.set()  # due before the next poll would look
 
     def _follow_up(self, work: Coroutine[None, None, None]) -> None:
         followup = asyncio.create_task(work)
@@ -324,7 +313,3 @@ class Worker:
                     await self._freed.wait()
         except TimeoutError:
             return
-
-
-def _iso(moment: datetime | None) -> str | None:
-    return moment.isoformat() if moment else None

@@ -1,10 +1,14 @@
 """Log lines: events with facts, as JSON or for a terminal. Set up once per process by the command line."""
 
+import json
 import logging
 import sys
-from typing import Literal
+from typing import Any, Literal
 
+import msgspec
 import structlog
+
+_encoder = msgspec.json.Encoder(enc_hook=repr)
 
 
 def set_up_logs(log_format: Literal["json", "console"], level: str, *, service: str) -> None:
@@ -21,10 +25,13 @@ def set_up_logs(log_format: Literal["json", "console"], level: str, *, service: 
         if log_format == "json"
         else structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())
     )
+    as_bytes = structlog.processors.JSONRenderer(serializer=_line)
     structlog.configure(
-        processors=[*shared, renderer],
+        processors=[*shared, as_bytes if log_format == "json" else renderer],
         wrapper_class=structlog.make_filtering_bound_logger(severity),
-        logger_factory=structlog.PrintLoggerFactory(file=sys.stderr),
+        logger_factory=structlog.BytesLoggerFactory(file=sys.stderr.buffer)
+        if log_format == "json"
+        else structlog.PrintLoggerFactory(file=sys.stderr),
         cache_logger_on_first_use=True,
     )
     # What libraries say (asyncpg of a lost connection, asyncio of a stray task) comes in the same shape.
@@ -32,3 +39,11 @@ def set_up_logs(log_format: Literal["json", "console"], level: str, *, service: 
     finish = structlog.stdlib.ProcessorFormatter.remove_processors_meta
     handler.setFormatter(structlog.stdlib.ProcessorFormatter(processors=[finish, renderer], foreign_pre_chain=shared))
     logging.basicConfig(handlers=[handler], level=max(severity, logging.WARNING), force=True)
+
+
+def _line(facts: Any, **_: object) -> bytes:
+    """A line as JSON in UTF-8: half the cost of the standard library's, which takes what is no Unicode."""
+    try:
+        return _encoder.encode(facts)
+    except UnicodeEncodeError:
+        return json.dumps(facts, default=repr).encode("ascii")

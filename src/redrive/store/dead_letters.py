@@ -5,8 +5,9 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from uuid import UUID
 
+from redrive.core.lifecycle import EventStatus
 from redrive.core.policy import retry_delay
-from redrive.store import audit
+from redrive.store import audit, transitions
 from redrive.store.audit import Act
 from redrive.store.clock import Clock
 from redrive.store.counters import count_of
@@ -116,7 +117,7 @@ async def redrive(
     if isinstance(row, Refusal):
         return row
     delay = None if at_once else retry_delay(policy_of(row), 0, roll)
-    await begin_generation(session, task_id, act, clock, delay=delay, edit=row["edit"])
+    await begin_generation(session, row, act, clock, delay=delay, edit=row["edit"])
     await audit.record(session, act, "dead_letter.retry", "dead_letter", task_id, before={"state": row["state"]})
     return None
 
@@ -131,7 +132,7 @@ async def lock_redrivable(session: Session, task_id: UUID) -> Record | Refusal:
 
 async def begin_generation(
     session: Session,
-    task_id: UUID,
+    letter: Record,
     act: Act,
     clock: Clock,
     *,
@@ -139,10 +140,19 @@ async def begin_generation(
     edit: int | None,
     policy_id: UUID | None = None,
 ) -> None:
-    """Bring a locked task back to life, with this edit in force (None: none) and this policy (None: as before)."""
+    """Bring a locked dead letter's task back to life, with this edit in force (None: none) and this policy (None: as before)."""
     delay_s = delay.total_seconds() if delay else 0.0
     await session.execute(
-        "redrive", session.org_id, task_id, clock.now(), delay_s, act.actor, act.because, policy_id, edit
+        "redrive", session.org_id, letter["task_id"], clock.now(), delay_s, act.actor, act.because, policy_id, edit
+    )
+    transitions.tell(
+        session,
+        act,
+        EventStatus.FAILED,
+        EventStatus.QUEUED,
+        event_id=letter["event_id"],
+        task_id=letter["task_id"],
+        retry_attempts=1,
     )
 
 

@@ -123,7 +123,7 @@ async def _replay(
     if edit.changes_something:
         number = await _add(session, letter, edit, act, clock)
     delay = None if at_once else retry_delay(terms, 0, roll)
-    await begin_generation(session, task_id, act, clock, delay=delay, edit=number, policy_id=policy_id)
+    await begin_generation(session, letter, act, clock, delay=delay, edit=number, policy_id=policy_id)
     after: dict[str, object] = {"edit": number}
     if policy is not None:
         after["policy"] = policy if isinstance(policy, str) else policy.to_spec()

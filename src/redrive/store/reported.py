@@ -9,14 +9,16 @@ from typing import NamedTuple
 from uuid import UUID
 
 from redrive.core.decide import Decision, Die, Reason, decide
+from redrive.core.lifecycle import EventStatus, retry_attempts
 from redrive.core.outcome import Failure
 from redrive.core.ports import NO_EXCHANGE, Job, Settled, Settlement
-from redrive.store import audit
+from redrive.store import audit, transitions
 from redrive.store.audit import Act
 from redrive.store.clock import Clock
 from redrive.store.db import Database, Session
 from redrive.store.events import NewEvent, accept
 from redrive.store.orgs import new_id
+from redrive.store.policies import policy_of
 from redrive.store.retry_queue import Refusal
 from redrive.store.tasks import Tasks
 
@@ -57,6 +59,9 @@ async def mark_failed(session: Session, task_id: UUID, failure: Failure, act: Ac
             job = await _lease(session, session.org_id, task_id, clock)
             await _settle(Tasks(session, clock), job, failure, Die(Reason.EXHAUSTED, failure.category))
             await audit.record(session, act, "task.fail", "task", task_id)
+            retries = retry_attempts(job.attempts + 1, policy_of(entry).max_retries)
+            old, new = EventStatus.QUEUED, EventStatus.FAILED
+            transitions.tell(session, act, old, new, event_id=job.event_id, task_id=task_id, retry_attempts=retries)
             return None
         case "leased":
             return Refusal.IN_PROGRESS

@@ -115,10 +115,10 @@ class Tasks:
 
     async def _close_failed(self, failed: Sequence[Settlement], worker_id: UUID | None) -> list[Settled]:
         rows = await self._db.fetch("settle_failed", self._clock.now(), *_failure_columns(failed), worker_id)
-        closed = {(row["id"], row["fence"]): row["due_at"] for row in rows}
+        closed = {(row["id"], row["fence"]): (row["due_at"], row["now"]) for row in rows}
         late = [s for s in failed if (s.job.id, s.job.fence) not in closed]
         return [
-            *(Settled(s, True, closed[s.job.id, s.job.fence]) for s in failed if (s.job.id, s.job.fence) in closed),
+            *(Settled(s, True, *closed[s.job.id, s.job.fence]) for s in failed if (s.job.id, s.job.fence) in closed),
             *(await self._keep_late(late) if late else ()),
         ]
 

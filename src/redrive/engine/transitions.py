@@ -1,0 +1,79 @@
+"""What became of tries, as log lines: one per transition, in the words of events. Called by engine.worker.
+
+A line of its own for each task that an event fanned out to: `old_status` and `new_status` are where that task takes it.
+No payload, no header and no answer of a receiver comes here; error messages were redacted when they were made.
+"""
+
+import logging
+from collections.abc import Callable
+from datetime import datetime
+
+import structlog
+
+from redrive.core.decide import Die, RetryIn
+from redrive.core.lifecycle import EventStatus, retry_attempts
+from redrive.core.outcome import Failure, Success
+from redrive.core.ports import Job, Released, Settled
+
+log = structlog.get_logger("redrive.worker")
+
+Facts = dict[str, object]
+
+
+def tells_everything() -> bool:
+    """Whether successful first tries are logged too: a line costs a tenth of a delivery, so only when debugging."""
+    return bool(log.is_enabled_for(logging.DEBUG))
+
+
+def tell(result: Settled, max_retries: int | None) -> None:
+    """Log what a settlement came to. `max_retries` is the policy's."""
+    job, outcome, decision, *_ = result.settlement
+    failures = job.attempts + isinstance(outcome, Failure)
+    facts = _facts(job, retry_attempts(failures, max_retries))
+    if not result.held_lease:
+        log.warning("lease_lost", **facts, fence=job.fence)
+        return
+    if isinstance(decision, Released):
+        log.info("lease_returned", **facts, why=decision.why)
+        return
+    is_retry = outcome is not None and job.attempts > 0
+    if is_retry:
+        log.info("retry_attempted", **facts, result="succeeded" if isinstance(outcome, Success) else "failed")
+    if isinstance(outcome, Success):
+        _transition(log.info if is_retry else log.debug, facts, EventStatus.DELIVERED)
+        return
+    if outcome is not None:
+        facts |= {"error": outcome.message, "error_type": outcome.category.value}
+    if isinstance(decision, Die):
+        last_error = outcome.message if outcome is not None else None
+        log.error(
+            "event_failed",
+            **facts,
+            reason=decision.reason.value,
+            failed_at=_iso(result.settled_at),
+            last_error=last_error,
+        )
+        _transition(log.info, facts, EventStatus.FAILED)
+        return
+    delay_ms = round(decision.delay.total_seconds() * 1000) if isinstance(decision, RetryIn) else None
+    log.warning("delivery_failure", **facts, next_retry_at=_iso(result.next_due_at), scheduled_in_ms=delay_ms)
+    _transition(log.info, facts, EventStatus.QUEUED)
+
+
+def _facts(job: Job, retries: int) -> Facts:
+    return {
+        "event_id": str(job.event_id),
+        "task": str(job.id),
+        "org_id": str(job.org_id),
+        "attempt": job.attempts + 1,
+        "retry_attempts": retries,
+        "correlation_id": job.correlation_id,
+    }
+
+
+def _transition(say: Callable[..., object], facts: Facts, new: EventStatus) -> None:
+    say("status_transition", **facts, old_status=EventStatus.QUEUED.value, new_status=new.value)
+
+
+def _iso(moment: datetime | None) -> str | None:
+    return moment.isoformat() if moment else None

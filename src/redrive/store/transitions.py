@@ -1,0 +1,42 @@
+"""Log lines of what people do with events: one per transition, after its commit. Called by the store's actions.
+
+The engine's own transitions are logged by the worker that made them.
+"""
+
+from functools import partial
+from uuid import UUID
+
+import structlog
+
+from redrive.core.lifecycle import EventStatus
+from redrive.store.audit import Act
+from redrive.store.db import Session
+
+log = structlog.get_logger("redrive.transitions")
+
+
+def tell(
+    session: Session,
+    act: Act,
+    old: EventStatus,
+    new: EventStatus,
+    *,
+    event_id: UUID,
+    task_id: UUID | None = None,
+    retry_attempts: int = 0,
+) -> None:
+    """Say it once it is so: a transaction that is rolled back has changed nothing."""
+    session.after_commit(
+        partial(
+            log.info,
+            "status_transition",
+            event_id=str(event_id),
+            task=None if task_id is None else str(task_id),
+            org_id=str(session.org_id),
+            user_id=act.actor,
+            old_status=old.value,
+            new_status=new.value,
+            retry_attempts=retry_attempts,
+            correlation_id=act.correlation_id,
+        )
+    )

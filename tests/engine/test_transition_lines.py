@@ -1,0 +1,108 @@
+"""What became of tries is in the log: one line per transition, with the facts that C-7 names."""
+
+from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
+
+from redrive import Task
+from redrive.store import retry_queue
+from support.engine import PERSON, Engine, ManualClock
+
+FACTS = {"event_id", "task", "org_id", "attempt", "retry_attempts", "correlation_id", "log_level", "event"}
+
+
+async def lines_of(engine: Engine, *, down: bool) -> list[dict[str, Any]]:
+    """What a worker says of one pass."""
+
+    async def handle(task: Task) -> None:
+        if down:
+            raise ConnectionError("the ERP is down")
+
+    with capture_logs() as lines:
+        await engine.run_until_idle({"edi.orders": handle})
+    return [dict(line) for line in lines if not line["event"].startswith("worker_")]
+
+
+def brief(lines: list[dict[str, Any]]) -> list[tuple[object, ...]]:
+    return [
+        (line["event"], line.get("old_status"), line.get("new_status"), line["retry_attempts"], line["log_level"])
+        for line in lines
+    ]
+
+
+async def test_c7_every_transition_of_an_event_that_dies_is_a_line(engine: Engine, clock: ManualClock) -> None:
+    event_id = await engine.accept("edi.orders", handler="edi.orders", correlation_id="c-1")
+    first = await lines_of(engine, down=True)
+    assert brief(first) == [
+        ("delivery_failure", None, None, 1, "warning"),
+        ("status_transition", "queued", "queued", 1, "info"),
+    ]
+    failure = first[0]
+    assert failure.keys() == FACTS | {"error", "error_type", "next_retry_at", "scheduled_in_ms"}
+    assert (failure["event_id"], failure["correlation_id"], failure["attempt"]) == (str(event_id), "c-1", 1)
+    assert (failure["error"], failure["error_type"]) == ("the ERP is down", "network")
+    assert (failure["next_retry_at"], failure["scheduled_in_ms"]) == ("2031-05-04T12:00:05+00:00", 5000)
+    for delay_s, retries in ((5, 2), (30, 3)):
+        clock.advance(delay_s)
+        assert brief(await lines_of(engine, down=True)) == [
+            ("retry_attempted", None, None, retries, "info"),
+            ("delivery_failure", None, None, retries, "warning"),
+            ("status_transition", "queued", "queued", retries, "info"),
+        ]
+    clock.advance(300)
+    last = await lines_of(engine, down=True)
+    assert brief(last) == [
+        ("retry_attempted", None, None, 3, "info"),
+        ("event_failed", None, None, 3, "error"),
+        ("status_transition", "queued", "failed", 3, "info"),
+    ]
+    assert (last[1]["reason"], last[1]["last_error"]) == ("exhausted", "the ERP is down")
+    assert last[1]["failed_at"] == clock.now().isoformat()
+
+
+async def test_c7_a_retry_that_succeeds_is_told_and_a_first_try_only_when_debugging(
+    engine: Engine, clock: ManualClock
+) -> None:
+    await engine.accept("edi.orders", handler="edi.orders")
+    assert brief(await lines_of(engine, down=False)) == [("status_transition", "queued", "delivered", 0, "debug")]
+    await engine.accept("edi.orders", handler="edi.orders")
+    await lines_of(engine, down=True)
+    clock.advance(5)
+    assert brief(await lines_of(engine, down=False)) == [
+        ("retry_attempted", None, None, 1, "info"),
+        ("status_transition", "queued", "delivered", 1, "info"),
+    ]
+
+
+async def test_c7_what_a_person_does_is_a_line_with_their_name(engine: Engine) -> None:
+    event_id = await engine.accept("edi.orders", handler="edi.orders")
+    task_id = (await engine.task_of(event_id))["id"]
+    await lines_of(engine, down=True)
+    with capture_logs() as lines:
+        assert await engine.skip(task_id) is None
+        assert await engine.redrive(task_id) is None
+    assert [(line["old_status"], line["new_status"], line["retry_attempts"]) for line in lines] == [
+        ("queued", "failed", 1),
+        ("failed", "queued", 1),
+    ]
+    for line in lines:
+        assert (line["event"], line["event_id"], line["task"]) == ("status_transition", str(event_id), str(task_id))
+        assert (line["user_id"], line["org_id"]) == (PERSON.actor, str(engine.org_id))
+
+
+async def test_c7_what_was_rolled_back_is_not_told(engine: Engine) -> None:
+    event_id = await engine.accept("edi.orders", handler="edi.orders")
+    task_id = (await engine.task_of(event_id))["id"]
+    await lines_of(engine, down=True)
+    with capture_logs() as lines:
+        with pytest.raises(ZeroDivisionError):
+            await _skip_and_break(engine, task_id)
+        assert lines == []
+    assert (await engine.task(task_id))["state"] == "waiting"
+
+
+async def _skip_and_break(engine: Engine, task_id: Any) -> None:
+    async with engine.app.tenant(engine.org_id) as session:
+        assert await retry_queue.skip(session, task_id, PERSON, engine.clock) is None
+        raise ZeroDivisionError
