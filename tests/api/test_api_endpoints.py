@@ -3,6 +3,8 @@
 import asyncio
 from uuid import UUID
 
+import pytest
+
 from redrive.store.endpoints import Endpoints, get_endpoint
 
 from .conftest import URL, Api
@@ -152,3 +154,23 @@ async def test_a_failed_creation_leaves_its_key_free(api: Api) -> None:
     await api.endpoint(name="billing")
     assert (await api.owner.post("/v1/endpoints", {"name": "billing", "url": URL}, Idempotency_Key="k")).status == 409
     assert (await api.owner.post("/v1/endpoints", {"name": "free", "url": URL}, Idempotency_Key="k")).status == 201
+
+
+@pytest.mark.parametrize("column", ["secret_sealed", "headers_sealed"])
+async def test_an_endpoint_that_does_not_open_is_shown_with_its_problem_and_can_be_disabled(
+    api: Api, column: str
+) -> None:
+    made = await api.endpoint(headers={"x-key": "canary"})
+    assert made["problem"] is None
+    async with api.context.engine_db.transaction() as session:
+        await session._connection.execute(
+            f"UPDATE redrive.endpoint SET {column} = 'short' WHERE id = $1", UUID(made["id"])
+        )
+    path = f"/v1/endpoints/{made['id']}"
+    shown = (await api.owner.get(path)).json
+    assert "REDRIVE_SECRET_KEY" in shown["problem"]
+    assert shown["headers"] == ({} if column == "headers_sealed" else {"x-key": "[redacted]"})
+    assert [one["id"] for one in (await api.owner.get("/v1/endpoints")).json["data"]] == [made["id"]]
+    disabled = await api.owner.request("PATCH", path, {"disabled": True})
+    assert (disabled.status, disabled.json["disabled"]) == (200, True)
+    assert disabled.json["problem"] == shown["problem"]

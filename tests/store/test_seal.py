@@ -36,6 +36,8 @@ def test_what_was_moved_changed_or_sealed_by_another_key_does_not_open() -> None
         (sealer, sealed, "row 2"),
         (sealer, flipped, "row 1"),
         (sealer, sealed[:20], "row 1"),
+        (sealer, sealed[:4], "row 1"),
+        (sealer, b"", "row 1"),
         (Sealer.from_passphrase("two"), sealed, "row 1"),
     ):
         with pytest.raises(SealError, match="REDRIVE_SECRET_KEY"):

@@ -220,10 +220,10 @@ def event_status(row: Row) -> Shape:
     }
 
 
-def endpoint(row: Row, spec: EndpointSpec, *, whole_url: bool) -> Shape:
+def endpoint(row: Row, spec: EndpointSpec, *, whole_url: bool, problem: str | None = None) -> Shape:
     """An endpoint without its secret. Custom headers may carry credentials: only their names are shown.
 
-    So may a URL: it is whole only for those who may change it.
+    So may a URL: it is whole only for those who may change it. `problem`: why nothing can be delivered there.
     """
     return {
         "id": row["id"],
@@ -244,6 +244,7 @@ def endpoint(row: Row, spec: EndpointSpec, *, whole_url: bool) -> Shape:
         "disabled_reason": row["disabled_reason"],
         "paused": row["paused_at"] is not None,
         "paused_at": row["paused_at"],
+        "problem": problem,
         "created_at": row["created_at"],
         "updated_at": row["updated_at"],
     }

@@ -140,7 +140,10 @@ async def begin_generation(
     edit: int | None,
     policy_id: UUID | None = None,
 ) -> None:
-    """Bring a locked dead letter's task back to life, with this edit in force (None: none) and this policy (None: as before)."""
+    """Bring a locked dead letter's task back to life.
+
+    `edit` is the one in force from now on (None: none), `policy_id` the policy (None: as before).
+    """
     delay_s = delay.total_seconds() if delay else 0.0
     await session.execute(
         "redrive", session.org_id, letter["task_id"], clock.now(), delay_s, act.actor, act.because, policy_id, edit

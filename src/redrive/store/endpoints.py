@@ -33,6 +33,8 @@ _SEALED_SHUT = (
     "REDRIVE_SECRET_KEY (or the data folder's secret.key) that they were stored under, or make the endpoint anew."
 )
 
+_UNREADABLE = (SealError, ValueError, msgspec.MsgspecError)  # ValueError: a secret that is none
+
 
 class NameTaken(Exception):
     """Another endpoint of the org has this name."""
@@ -75,7 +77,7 @@ class Endpoints:
                 "create_endpoint",
                 session.org_id,
                 endpoint_id,
-                *self._columns(session.org_id, endpoint_id, spec),
+                *_columns(spec, self._seal_headers(session.org_id, endpoint_id, spec)),
                 self._seal_secrets(session.org_id, endpoint_id, [secret]),
                 spec.kind,
             )
@@ -96,20 +98,18 @@ class Endpoints:
     ) -> Record | None:
         """Change the fields named. None where there is no such endpoint. After one is enabled: pausing.release.
 
-        All columns are written: the row is locked first, so that nobody's change of the others is undone.
+        All columns are written: the row is locked first, so that nobody's change of the others is undone. Headers that
+        are not changed stay sealed as they are, whether they open or not.
         """
         row = await lock_endpoint(session, endpoint_id)
         if row is None:
             return None
         before = self.spec_of(row)
         after = replace(before, **changes)  # type: ignore[arg-type]
+        sealed = self._seal_headers(session.org_id, endpoint_id, after) if "headers" in changes else _headers_of(row)
         try:
             updated = await session.fetchrow(
-                "update_endpoint",
-                session.org_id,
-                endpoint_id,
-                *self._columns(session.org_id, endpoint_id, after),
-                act.because,
+                "update_endpoint", session.org_id, endpoint_id, *_columns(after, sealed), act.because
             )
         except asyncpg.UniqueViolationError:
             raise NameTaken(after.name) from None
@@ -151,6 +151,11 @@ class Endpoints:
         return rotated, secret
 
     def spec_of(self, row: Record) -> EndpointSpec:
+        """Without headers where they do not open: `problem_of` says so."""
+        try:
+            headers = self._unseal_headers(row)
+        except _UNREADABLE:
+            headers = ()
         return EndpointSpec(
             name=row["name"],
             url=row["url"],
@@ -159,7 +164,7 @@ class Endpoints:
             policy=row["policy"],
             ordered=row["ordered"],
             external_system=row["external_system"],
-            headers=self._unseal_headers(row),
+            headers=headers,
             ca_pem=row["ca_pem"],
             timeout_s=row["timeout_s"],
             max_in_flight=row["max_in_flight"],
@@ -167,23 +172,19 @@ class Endpoints:
             disabled=row["disabled_at"] is not None,
         )
 
-    def _columns(self, org_id: UUID, endpoint_id: UUID, spec: EndpointSpec) -> tuple[object, ...]:
-        headers = msgspec.json.encode(spec.headers) if spec.headers else None
-        return (
-            spec.name,
-            spec.url,
-            list(spec.event_types),
-            [like_pattern(event_type) for event_type in spec.event_types],
-            spec.policy,
-            spec.ordered,
-            spec.external_system,
-            self._sealer.seal(headers, f"headers:{org_id}:{endpoint_id}") if headers else None,
-            spec.ca_pem,
-            spec.timeout_s,
-            spec.max_in_flight,
-            spec.rate_per_s,
-            spec.disabled,
-        )
+    def problem_of(self, row: Record) -> str | None:
+        """Why nothing can be delivered there, as far as the row tells."""
+        try:
+            self._secrets(row)
+            self._unseal_headers(row)
+        except _UNREADABLE:
+            return _SEALED_SHUT
+        return None
+
+    def _seal_headers(self, org_id: UUID, endpoint_id: UUID, spec: EndpointSpec) -> bytes | None:
+        if not spec.headers:
+            return None
+        return self._sealer.seal(msgspec.json.encode(spec.headers), f"headers:{org_id}:{endpoint_id}")
 
     def _seal_secrets(self, org_id: UUID, endpoint_id: UUID, secrets: Sequence[str]) -> bytes:
         return self._sealer.seal(msgspec.json.encode(secrets), f"secret:{org_id}:{endpoint_id}")
@@ -210,7 +211,7 @@ class Endpoints:
         try:
             secrets = tuple(map(sign.decode_secret, self._secrets(row)))
             headers = self._unseal_headers(row)
-        except (SealError, ValueError, msgspec.MsgspecError) as error:  # ValueError: too short to be a sealed value
+        except _UNREADABLE as error:
             log.error(
                 "endpoint_unreadable", endpoint_id=str(row["id"]), org_id=str(row["org_id"]), why=type(error).__name__
             )
@@ -264,6 +265,29 @@ async def delete_endpoint(session: Session, endpoint_id: UUID, act: Act) -> bool
     await session.execute("delete_endpoint", session.org_id, endpoint_id)
     await audit.record(session, act, "endpoint.delete", "endpoint", endpoint_id, before={"name": row["name"]})
     return True
+
+
+def _headers_of(row: Record) -> bytes | None:
+    sealed: bytes | None = row["headers_sealed"]
+    return sealed
+
+
+def _columns(spec: EndpointSpec, headers_sealed: bytes | None) -> tuple[object, ...]:
+    return (
+        spec.name,
+        spec.url,
+        list(spec.event_types),
+        [like_pattern(event_type) for event_type in spec.event_types],
+        spec.policy,
+        spec.ordered,
+        spec.external_system,
+        headers_sealed,
+        spec.ca_pem,
+        spec.timeout_s,
+        spec.max_in_flight,
+        spec.rate_per_s,
+        spec.disabled,
+    )
 
 
 def _audited(spec: EndpointSpec) -> dict[str, object]:

@@ -50,7 +50,7 @@ class Sealer:
     def unseal(self, sealed: bytes, owner: str) -> bytes:
         try:
             return self._aead.decrypt(sealed[:_NONCE_BYTES], sealed[_NONCE_BYTES:], owner.encode())
-        except InvalidTag:
+        except (InvalidTag, ValueError):  # ValueError: too short to be a sealed value
             raise SealError(
                 "A stored secret cannot be opened with this installation's key. Start with the REDRIVE_SECRET_KEY "
                 "(or the data folder's secret.key) that it was stored under."

@@ -32,7 +32,10 @@ router = APIRouter(prefix="/v1/endpoints", tags=["endpoints"], dependencies=SCHE
 
 
 def _shape(context: ApiContext, caller: Caller, row: Record) -> shapes.Shape:
-    return shapes.endpoint(row, context.endpoints.spec_of(row), whole_url=caller.may(Action.MANAGE))
+    endpoints = context.endpoints
+    return shapes.endpoint(
+        row, endpoints.spec_of(row), whole_url=caller.may(Action.MANAGE), problem=endpoints.problem_of(row)
+    )
 
 
 def _name_taken() -> Problem:
