@@ -31,6 +31,7 @@ async def run_api(settings: Settings, url: str, stop: asyncio.Event, *, listener
             clock=DatabaseClock(),
             rules=AddressRules(settings.allow_networks),
             version=__version__,
+            trust_proxy=settings.trust_proxy,
         )
         api = create_app(context)
         config = uvicorn.Config(

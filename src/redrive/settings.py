@@ -169,6 +169,11 @@ class Settings(BaseSettings):
         "Networks that deliveries may reach although they are private, separated by commas.",
         'networks in CIDR form without host bits, like "127.0.0.0/8,10.1.0.0/16", or "none"',
     )
+    trust_proxy: bool = _setting(
+        False,
+        "Whether X-Forwarded-For and X-Forwarded-Proto are believed: only behind a proxy that sets them.",
+        "true or false",
+    )
     admin_key: SecretStr | None = _setting(
         None,
         "API key that is made sure to exist, at start-up, as an OWNER key of the org `default`.",

@@ -140,6 +140,7 @@ async def running_server(url: str) -> AsyncIterator[Server]:
         app,
         http=with_short_way(app.front_door),
         access_log=False,
+        proxy_headers=False,
         log_config=None,
         lifespan="on",
         timeout_keep_alive=300,

@@ -28,6 +28,9 @@ READS = (
     "/v1/policies",
     "/v1/policies/integration",
     "/v1/policies/integration/preview",
+    "/v1/orgs",
+    f"/v1/orgs/{SOME_ID}",
+    "/v1/session",
 )
 CHANGES: tuple[tuple[str, str, object], ...] = (
     ("POST", "/v1/endpoints", {"name": "n", "url": URL}),
@@ -40,6 +43,17 @@ CHANGES: tuple[tuple[str, str, object], ...] = (
     ("POST", f"/v1/dead-letters/{SOME_ID}/ignore", None),
     ("DELETE", f"/v1/dead-letters/{SOME_ID}", None),
     ("PUT", "/v1/policies/mine", {"kind": "manual"}),
+    ("GET", "/v1/keys", None),
+    ("GET", f"/v1/keys/{SOME_ID}", None),
+    ("POST", "/v1/keys", {"name": "n", "role": "VIEWER"}),
+    ("DELETE", f"/v1/keys/{SOME_ID}", None),
+    ("GET", "/v1/users", None),
+    ("GET", f"/v1/users/{SOME_ID}", None),
+    ("POST", "/v1/users", {"email": "a@example.com", "name": "n", "role": "VIEWER"}),
+    ("PATCH", f"/v1/users/{SOME_ID}", {}),
+    ("DELETE", f"/v1/users/{SOME_ID}", None),
+    ("POST", "/v1/orgs", {"name": "n"}),
+    ("PATCH", f"/v1/orgs/{SOME_ID}", {}),
 )
 EVENT = {"event_type": "a", "payload": 1}
 
@@ -127,6 +141,7 @@ async def test_another_orgs_things_answer_exactly_like_unknown_ones(api: Api) ->
     endpoint = await api.endpoint()
     letter = await api.dead_task()
     entry = await api.failed_task()
+    key = (await api.owner.post("/v1/keys", {"name": "n", "role": "VIEWER"})).json
     paths = {
         ("GET", "/v1/events/{}"): entry["event_id"],
         ("GET", "/v1/events/{}/status"): entry["event_id"],
@@ -142,6 +157,8 @@ async def test_another_orgs_things_answer_exactly_like_unknown_ones(api: Api) ->
         ("POST", "/v1/dead-letters/{}/resolve"): letter["id"],
         ("POST", "/v1/dead-letters/{}/ignore"): letter["id"],
         ("DELETE", "/v1/dead-letters/{}"): letter["id"],
+        ("GET", "/v1/keys/{}"): key["id"],
+        ("DELETE", "/v1/keys/{}"): key["id"],
     }
     for (method, path), known in paths.items():
         value: object = {} if method == "PATCH" else None

@@ -48,7 +48,7 @@ async def test_the_app_cannot_rewrite_history_raise_a_key_or_hand_in(app: Connec
 async def test_the_app_can_still_read_and_add_to_the_audit_and_revoke_a_key(engine: Engine, app: Connection) -> None:
     assert await app.fetchval("SELECT count(*) FROM redrive.audit WHERE action = 'key.create'") == 1
     async with engine.app.tenant(engine.org_id) as session:
-        (key,) = await list_keys(session)
+        (key,) = (await list_keys(session, limit=10)).rows
         assert await revoke_key(session, key["id"], Act("a person"))
     await app.execute("UPDATE redrive.api_key SET last_used_at = clock_timestamp()")
     assert await app.fetchval("SELECT count(*) FROM redrive.audit WHERE action = 'key.revoke'") == 1

@@ -5,6 +5,7 @@ import http.client
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from http.cookies import SimpleCookie
 from typing import Any
 
 TIMEOUT_S = 30.0
@@ -26,9 +27,10 @@ class Answer:
 
 
 class HttpClient:
-    """One connection, one request at a time. `key` goes into X-API-Key."""
+    """One connection, one request at a time. `key` goes into X-API-Key; cookies are kept and sent back."""
 
     def __init__(self, host: str, port: int, key: str | None = None) -> None:
+        self.cookies: dict[str, str] = {}
         self.host = host
         self.port = port
         self.key = key
@@ -54,11 +56,19 @@ class HttpClient:
         sent = {name.replace("_", "-"): text for name, text in (headers or {}).items()}
         if self.key is not None:
             sent.setdefault("X-API-Key", self.key)
+        if self.cookies:
+            sent.setdefault("Cookie", "; ".join(f"{name}={text}" for name, text in self.cookies.items()))
         if value is not None:
             body = json.dumps(value).encode()
             sent.setdefault("Content-Type", "application/json")
         async with self._turn:
-            return await asyncio.to_thread(self._exchange, method, path, body, sent)
+            answer = await asyncio.to_thread(self._exchange, method, path, body, sent)
+        if (given := answer.headers.get("set-cookie")) is not None:
+            for name, morsel in SimpleCookie(given).items():
+                self.cookies[name] = morsel.value
+                if morsel["max-age"] == "0":
+                    del self.cookies[name]
+        return answer
 
     def _exchange(self, method: str, path: str, body: bytes | None, headers: Mapping[str, str]) -> Answer:
         try:

@@ -1,4 +1,4 @@
-"""Who is asking: the key in a request's headers, looked up and remembered for a moment.
+"""Who is asking: the key or the session's cookie in a request's headers, looked up and remembered for a moment.
 
 A caller is remembered for CALLER_TTL_S, so that a revoked key stops working within that time, in every process.
 Used by front_door directly and by the routes as a dependency.
@@ -7,25 +7,39 @@ Used by front_door directly and by the routes as a dependency.
 import asyncio
 import hashlib
 import time
-from collections.abc import Callable, Coroutine, Iterable
-from typing import Annotated, Any
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Annotated, Any, Generic, TypeVar
 
+import structlog
 from fastapi import Depends, Request
-from fastapi.security import APIKeyHeader, HTTPBearer
+from fastapi.security import APIKeyCookie, APIKeyHeader, HTTPBearer
 
-from redrive.api.problems import forbidden, unauthorised
+from redrive.api.browser import COOKIE, SAFE_METHODS, refuse_foreign_pages, token_in
+from redrive.api.meters import Meters
+from redrive.api.outage import OUTAGES
+from redrive.api.problems import forbidden, not_found, session_ended, suspended, unauthorised
 from redrive.core.permissions import Action
+from redrive.store.clock import Clock, DatabaseClock
 from redrive.store.db import Database
-from redrive.store.keys import Caller, authenticate
+from redrive.store.keys import Caller, authenticate, note_use
+from redrive.store.orgs import MAX_ORG_NAME_CHARS, OrgFacts, as_id, find_facts
+from redrive.store.sessions import extend_session, find_session
 
 CALLER_TTL_S = 2.0
 MAX_CALLERS_REMEMBERED = 10_000
 MAX_KEY_BYTES = 512
+NOTE_EVERY_S = 60.0  # that a key or a session was used
 
-# These two only describe the scheme in /openapi.json; the look-up is Authenticator's.
+T = TypeVar("T")
+Look = Callable[[], Coroutine[Any, Any, T | None]]
+
+log = structlog.get_logger("redrive.api")
+
+# These only describe the schemes in /openapi.json; the look-up is Authenticator's.
 SCHEMES = (
     Depends(APIKeyHeader(name="X-API-Key", scheme_name="ApiKey", auto_error=False)),
     Depends(HTTPBearer(scheme_name="Bearer", auto_error=False)),
+    Depends(APIKeyCookie(name=COOKIE, scheme_name="Session", auto_error=False)),
 )
 
 
@@ -37,62 +51,156 @@ def key_in(api_key: bytes | None, authorization: bytes | None) -> bytes | None:
     return key if key and len(key) <= MAX_KEY_BYTES else None
 
 
+class _Memory(Generic[T]):
+    """What the database said less than CALLER_TTL_S ago. One look-up for all who ask for the same at the same time."""
+
+    def __init__(self) -> None:
+        # By hash: a dump of this process's memory need not hold keys.
+        self._remembered: dict[bytes, tuple[T, float]] = {}
+        self._asked: dict[bytes, asyncio.Task[T | None]] = {}
+
+    def get(self, digest: bytes) -> T | None:
+        known = self._remembered.get(digest)
+        return known[0] if known is not None and known[1] > time.monotonic() else None
+
+    def forget(self, digest: bytes) -> None:
+        self._remembered.pop(digest, None)
+        self._asked.pop(digest, None)
+
+    async def ask(self, digest: bytes, look: Look[T]) -> T | None:
+        known = self.get(digest)
+        if known is not None:
+            return known
+        task = self._asked.get(digest)
+        if task is None:
+            task = asyncio.create_task(self._look_up(digest, look))
+            self._asked[digest] = task
+        return await asyncio.shield(task)
+
+    async def _look_up(self, digest: bytes, look: Look[T]) -> T | None:
+        # The time before the look-up: what it finds may be revoked while it runs.
+        expires_at = time.monotonic() + CALLER_TTL_S
+        me = asyncio.current_task()
+        try:
+            found = await look()
+            if self._asked.get(digest) is me:  # else forgotten meanwhile: what was found may be of before
+                if found is None:
+                    self._remembered.pop(digest, None)
+                else:
+                    if len(self._remembered) >= MAX_CALLERS_REMEMBERED:
+                        self._remembered.clear()
+                    self._remembered[digest] = (found, expires_at)
+            return found
+        finally:
+            if self._asked.get(digest) is me:
+                del self._asked[digest]
+
+
 class Authenticator:
-    def __init__(self, db: Database) -> None:
+    def __init__(self, db: Database, clock: Clock | None = None) -> None:
         self._db = db
-        # By the key's hash: a dump of this process's memory need not hold keys.
-        self._remembered: dict[bytes, tuple[Caller, float]] = {}
-        self._asked: dict[bytes, asyncio.Task[Caller | None]] = {}
+        self._clock = clock or DatabaseClock()
+        self._callers: _Memory[Caller] = _Memory()
+        self._orgs: _Memory[OrgFacts] = _Memory()
+        self._noted_at: dict[bytes, float] = {}
+        self._noting: set[asyncio.Task[None]] = set()
+        self.meters = Meters()
+
+    async def admit(self, headers: Mapping[bytes, bytes], method: str) -> Caller:
+        """Who is asking, and in which org; or why not: 401, 403, 404 for the org, 429."""
+        key = key_in(headers.get(b"x-api-key"), headers.get(b"authorization"))
+        token = token_in(headers.get(b"cookie")) if key is None else None
+        if token is None:
+            caller = await self.caller(key)
+        else:
+            if method not in SAFE_METHODS:
+                refuse_foreign_pages(headers)
+            caller = await self._session(token)
+        if caller.suspended:
+            raise suspended()
+        named = headers.get(b"x-redrive-org")
+        if named is not None:
+            caller = await self._within(caller, named)
+        self.meters.take(caller)
+        return caller
 
     async def caller(self, key: bytes | None) -> Caller:
         """The key's owner, or Problem 401."""
         if key is None:
             raise unauthorised()
-        found = self.remembered(key) or await self._ask(hashlib.sha256(key).digest(), key)
+        digest = hashlib.sha256(key).digest()
+        text = key.decode("utf-8", "surrogateescape")
+        found = await self._callers.ask(digest, lambda: authenticate(self._db, text))
         if found is None:
             raise unauthorised()
+        self._note(digest, lambda: note_use(self._db, found.org_id, found.id))
         return found
 
     def remembered(self, key: bytes) -> Caller | None:
         """The key's owner, if the database said so less than CALLER_TTL_S ago."""
-        known = self._remembered.get(hashlib.sha256(key).digest())
-        return known[0] if known is not None and known[1] > time.monotonic() else None
+        return self._callers.get(hashlib.sha256(key).digest())
 
-    async def _ask(self, digest: bytes, key: bytes) -> Caller | None:
-        """One look-up for all who ask for the same key at the same time."""
-        task = self._asked.get(digest)
-        if task is None:
-            task = asyncio.create_task(self._look_up(digest, key))
-            self._asked[digest] = task
-            task.add_done_callback(lambda _: self._asked.pop(digest, None))
-        return await asyncio.shield(task)
+    def forget_session(self, token: str) -> None:
+        """It ended, or moved to another org."""
+        self._callers.forget(_session_digest(token))
 
-    async def _look_up(self, digest: bytes, key: bytes) -> Caller | None:
-        # The time before the look-up: what it finds may be revoked while it runs.
-        expires_at = time.monotonic() + CALLER_TTL_S
-        caller = await authenticate(self._db, key.decode("utf-8", "surrogateescape"))
-        if caller is None:
-            self._remembered.pop(digest, None)
-            return None
-        if len(self._remembered) >= MAX_CALLERS_REMEMBERED:
-            self._remembered.clear()
-        self._remembered[digest] = (caller, expires_at)
-        return caller
+    async def close(self) -> None:
+        await asyncio.gather(*self._noting)
+
+    async def _session(self, token: str) -> Caller:
+        digest = _session_digest(token)
+        found = await self._callers.ask(digest, lambda: find_session(self._db, token, self._clock))
+        if found is None:
+            raise session_ended()
+        self._note(digest, lambda: extend_session(self._db, token, self._clock))
+        return found
+
+    async def _within(self, caller: Caller, named: bytes) -> Caller:
+        """The caller in the org that the request names. Those who do not own the installation have one: their own."""
+        called = named.decode("utf-8", "replace").strip()
+        if called == caller.org_name or as_id(called) == caller.org_id:
+            return caller
+        if not caller.may(Action.OWN) or not 1 <= len(called) <= MAX_ORG_NAME_CHARS or not called.isprintable():
+            raise not_found("org")
+        digest = hashlib.sha256(called.encode()).digest()
+        org = await self._orgs.ask(digest, lambda: find_facts(self._db, called))
+        if org is None:
+            raise not_found("org")
+        return caller.within(org)
+
+    def _note(self, digest: bytes, write: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Write down that it was used, at most once a minute, behind the back of the request."""
+        now_s = time.monotonic()
+        noted_at = self._noted_at.get(digest)
+        if noted_at is not None and now_s - noted_at < NOTE_EVERY_S:
+            return
+        if len(self._noted_at) >= MAX_CALLERS_REMEMBERED:
+            self._noted_at.clear()
+        self._noted_at[digest] = now_s
+        task = asyncio.create_task(_noted(write))
+        self._noting.add(task)
+        task.add_done_callback(self._noting.discard)
 
 
-def _header(headers: Iterable[tuple[bytes, bytes]], name: bytes) -> bytes | None:
-    return next((value for given, value in headers if given == name), None)
+async def _noted(write: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    try:
+        await write()
+    except OUTAGES as error:
+        log.warning("use_not_noted", error_type=type(error).__name__)
 
 
-def allowed(action: Action) -> Callable[[Request], Coroutine[Any, Any, Caller]]:
-    """A dependency: the caller, if their role may do this."""
+def _session_digest(token: str) -> bytes:
+    # Not the digest that is stored, and none that a key could have.
+    return hashlib.sha256(b"session " + token.encode("utf-8", "surrogatepass")).digest()
+
+
+def allowed(action: Action | None) -> Callable[[Request], Coroutine[Any, Any, Caller]]:
+    """A dependency: the caller, if their role may do this; None is for everybody who is known."""
 
     async def dependency(request: Request) -> Caller:
-        headers = request.scope["headers"]
-        key = key_in(_header(headers, b"x-api-key"), _header(headers, b"authorization"))
         authenticator: Authenticator = request.app.state.authenticator
-        caller = await authenticator.caller(key)
-        if not caller.may(action):
+        caller = await authenticator.admit(dict(request.scope["headers"]), request.method)
+        if action is not None and not caller.may(action):
             raise forbidden(caller)
         return caller
 
@@ -106,8 +214,11 @@ def action_of(dependency: object) -> Action | None:
     return action
 
 
+Known = Annotated[Caller, Depends(allowed(None))]
 Reader = Annotated[Caller, Depends(allowed(Action.READ))]
 Producer = Annotated[Caller, Depends(allowed(Action.PRODUCE))]
 Operator = Annotated[Caller, Depends(allowed(Action.RETRY))]
 Judge = Annotated[Caller, Depends(allowed(Action.JUDGE))]
 Manager = Annotated[Caller, Depends(allowed(Action.MANAGE))]
+Admitter = Annotated[Caller, Depends(allowed(Action.ADMIT))]
+OwnerOnly = Annotated[Caller, Depends(allowed(Action.OWN))]

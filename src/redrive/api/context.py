@@ -6,6 +6,7 @@ from typing import Annotated
 
 from fastapi import Depends, Request
 
+from redrive.api.browser import client_address
 from redrive.api.cursors import Cursors
 from redrive.core.address import AddressRules
 from redrive.store.audit import Act
@@ -26,10 +27,15 @@ class ApiContext:
     clock: Clock
     rules: AddressRules
     version: str
+    trust_proxy: bool = False  # X-Forwarded-For and -Proto are those of a proxy of ours
 
     def tenant(self, caller: Caller) -> AbstractAsyncContextManager[Session]:
         """A transaction in the caller's org, with the caller's role."""
         return self.app_db.tenant(caller.org_id, caller.role)
+
+    def beyond(self, caller: Caller) -> AbstractAsyncContextManager[Session]:
+        """The same as the engine, for what reaches beyond an org: accounts, sessions, orgs."""
+        return self.engine_db.tenant(caller.org_id, caller.role)
 
     @property
     def cursors(self) -> Cursors:
@@ -53,8 +59,12 @@ def correlation_of(request: Request) -> str:
 
 def act_of(request: Request, caller: Caller, because: str | None = None) -> Act:
     """What a caller does, and from where."""
-    source = f"api {request.client.host}" if request.client else "api"
-    return Act(caller.actor, because, correlation_of(request), source)
+    return Act(caller.actor, because, correlation_of(request), source_of(request))
+
+
+def source_of(request: Request) -> str:
+    """The way in and the address."""
+    return f"api {client_address(request)}"
 
 
 Context = Annotated[ApiContext, Depends(_context)]

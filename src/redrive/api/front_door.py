@@ -29,6 +29,7 @@ from redrive.api.event_input import (
     read_event,
     read_lines,
 )
+from redrive.api.meters import has_room, no_room
 from redrive.api.problems import FieldError, Place, Problem, bad_query, forbidden, invalid, unauthorised
 from redrive.core.permissions import Action
 from redrive.store.events import MAX_PAYLOAD_BYTES, NewEvent, Receipt
@@ -45,9 +46,14 @@ _READ_HEADERS = frozenset(
         b"ce-specversion",
         b"content-length",
         b"content-type",
+        b"cookie",
+        b"host",
         b"idempotency-key",
+        b"origin",
+        b"sec-fetch-site",
         b"x-api-key",
         b"x-correlation-id",
+        b"x-redrive-org",
     }
 )
 
@@ -113,9 +119,11 @@ class FrontDoor:
     ) -> None:
         if scope["query_string"]:
             raise bad_query(FieldError(("query",), "takes no parameters"))
-        caller = await self._authenticator.caller(key_in(headers.get(b"x-api-key"), headers.get(b"authorization")))
+        caller = await self._authenticator.admit(headers, scope["method"])
         if not caller.may(Action.PRODUCE):
             raise forbidden(caller)
+        if not has_room(caller):
+            raise no_room(caller)
         key = idempotency_key_in(headers.get(b"idempotency-key"))
         mode = mode_of(headers)
         read = partial(self._reader.read, receive, headers.get(b"content-length"))
@@ -163,15 +171,17 @@ class FrontDoor:
         None for any other: __call__ says what is wrong with it, and asks the database who it is from.
         """
         key = key_in(headers.get(b"x-api-key"), headers.get(b"authorization"))
-        caller = None if key is None else self._authenticator.remembered(key)
-        if caller is None or not caller.may(Action.PRODUCE) or self._committer.is_full:
+        caller = None if key is None or b"x-redrive-org" in headers else self._authenticator.remembered(key)
+        if caller is None or not caller.may(Action.PRODUCE) or not has_room(caller) or self._committer.is_full:
             return None
         try:
             if mode_of(headers) is not None:
                 return None
-            return _one_event(caller, body, idempotency_key_in(headers.get(b"idempotency-key")), correlation_id)
+            one = _one_event(caller, body, idempotency_key_in(headers.get(b"idempotency-key")), correlation_id)
         except Exception:  # noqa: BLE001 (__call__ meets it again, and tells)
             return None
+        # Last: a request that goes the long way after all is counted there.
+        return None if self._authenticator.meters.wait_s(caller) else one
 
     def hand_in(self, one: OneEvent, tell: Told) -> None:
         """Have it committed. Right after at_hand: what it saw may change with the next turn of the loop."""
@@ -212,7 +222,13 @@ def _one_event(caller: Caller, body: bytes, key: str | None, correlation_id: str
     given = read_event(body)
     event_id = _id_of(given, caller, key, ("body",))
     event = new_event(given, caller.org_id, event_id, correlation_id, ("body",))
+    _check_size(caller, event)
     return OneEvent(event, given.event_id is None and key is None)
+
+
+def _check_size(caller: Caller, event: NewEvent) -> None:
+    if len(event.body) > caller.limits.max_payload_bytes:
+        raise Problem(413, f"A payload of this org has at most {caller.limits.max_payload_bytes} bytes.")
 
 
 def _items(
@@ -232,6 +248,7 @@ def _items(
         try:
             event_id = _id_of(event, caller, event_key, ("body", index))
             stored = new_event(event, caller.org_id, event_id, correlation_id, ("body", index))
+            _check_size(caller, stored)
         except Problem as problem:
             rejected[index] = problem.errors or (FieldError(("body", index), problem.detail),)
             continue

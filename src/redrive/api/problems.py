@@ -5,6 +5,7 @@ Raised anywhere below the API as Problem; written out by front_door for the hot 
 
 from collections.abc import Sequence
 from http import HTTPStatus
+from math import ceil
 from typing import NamedTuple
 
 import msgspec
@@ -76,6 +77,18 @@ def unauthorised() -> Problem:
         "Give a valid API key in the header X-API-Key, or as Authorization: Bearer.",
         headers=(("www-authenticate", "Bearer"),),
     )
+
+
+def session_ended() -> Problem:
+    return Problem(401, "This session has ended. Sign in again; `redrive login-link` prints a link that does.")
+
+
+def suspended() -> Problem:
+    return Problem(403, "This membership is suspended. An ADMIN of the org can end that.")
+
+
+def too_many(detail: str, wait_s: float) -> Problem:
+    return Problem(429, detail, headers=(("retry-after", str(max(1, ceil(wait_s)))),))
 
 
 def forbidden(caller: Caller) -> Problem:

@@ -25,7 +25,8 @@ _NUMBER = re.compile(r"[+-]?[0-9._]+(?:[eE][+-]?[0-9]+)?")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 
-def _plain(text: str) -> str:
+def plain(text: str) -> str:
+    """Text without control characters."""
     if _CONTROL.search(text):
         raise ValueError("must not hold control characters")
     return text
@@ -52,7 +53,7 @@ def _utc(at: datetime) -> datetime:
         raise ValueError("is out of range") from None
 
 
-Text = Annotated[str, Field(min_length=1, max_length=MAX_FILTER_CHARS), AfterValidator(_plain)]
+Text = Annotated[str, Field(min_length=1, max_length=MAX_FILTER_CHARS), AfterValidator(plain)]
 Moment = Annotated[
     datetime, BeforeValidator(_not_a_number), AfterValidator(_utc), Field(examples=["2026-11-15T17:58:01Z"])
 ]

@@ -33,12 +33,16 @@ from redrive.api.routes import (
     groups,
     health,
     inbox,
+    keys,
     logs,
+    orgs,
     policies,
     replay,
     retries,
     retry_queue,
+    session,
     stats,
+    users,
 )
 from redrive.api.status_desk import StatusDesk
 
@@ -58,6 +62,10 @@ _ROUTES = (
     inbox,
     logs,
     policies,
+    keys,
+    users,
+    orgs,
+    session,
     audit,
     stats,
     health,
@@ -66,21 +74,29 @@ _ROUTES = (
 
 
 def create_app(context: ApiContext) -> "Api":
-    authenticator = Authenticator(context.engine_db)
+    authenticator = Authenticator(context.engine_db, context.clock)
     committer = Committer(context.engine_db, context.clock)
     reader = BodyReader()
     routes = _routes(context, authenticator, committer)
-    return Api(FrontDoor(authenticator, committer, reader), Guard(routes, reader), committer, routes)
+    return Api(FrontDoor(authenticator, committer, reader), Guard(routes, reader), committer, authenticator, routes)
 
 
 class Api:
     """`routes` are all but the hot ones, for whoever asks what there is: requests go past the guard."""
 
-    def __init__(self, front_door: FrontDoor, guard: Guard, committer: Committer, routes: FastAPI) -> None:
+    def __init__(
+        self,
+        front_door: FrontDoor,
+        guard: Guard,
+        committer: Committer,
+        authenticator: Authenticator,
+        routes: FastAPI,
+    ) -> None:
         self.front_door = front_door
         self.routes = routes
         self._guard = guard
         self._committer = committer
+        self._authenticator = authenticator
 
     async def __call__(self, scope: Any, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -97,6 +113,7 @@ class Api:
                 await send({"type": "lifespan.startup.complete"})
             else:
                 await self._committer.close()
+                await self._authenticator.close()
                 await send({"type": "lifespan.shutdown.complete"})
                 return
 

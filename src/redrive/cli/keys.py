@@ -7,12 +7,13 @@ import typer
 
 from redrive.cli import shapes
 from redrive.cli.connect import act_of, open_desk
-from redrive.cli.lookup import require_one_of
+from redrive.cli.lookup import require_one_of, role_of
 from redrive.cli.options import AsJson, Id, Where, command, parse_time
 from redrive.cli.output import Column, emit, note, say, table
 from redrive.cli.runner import Refused, WrongUsage, run
-from redrive.core.permissions import Role
+from redrive.core.permissions import Scope
 from redrive.store import keys as store
+from redrive.store.paging import MAX_PAGE_ROWS
 
 MAX_NAME_CHARS = 100
 
@@ -24,6 +25,7 @@ def create(
     where: Where,
     name: Annotated[str, typer.Option("--name", help="Whose key it is, or what for.")],
     role: Annotated[str, typer.Option("--role", help="OWNER, ADMIN, IT_MANAGER, STAFF or VIEWER.")] = "ADMIN",
+    scope: Annotated[str | None, typer.Option("--scope", help="Limit it to one thing: produce or read.")] = None,
     expires: Annotated[
         datetime | None, typer.Option("--expires", parser=parse_time, metavar="TIME", help="When it ends to be valid.")
     ] = None,
@@ -32,19 +34,20 @@ def create(
     """Make a key and show it, this once."""
 
     async def work() -> bool:
-        require_one_of("role", role, tuple(Role))
+        as_role = role_of(role)
+        require_one_of("scope", scope, tuple(Scope))
         if not 1 <= len(name) <= MAX_NAME_CHARS or not name.isprintable():
             raise WrongUsage(f"A key's name has 1 to {MAX_NAME_CHARS} printable characters.")
-        async with open_desk(where) as desk:
-            key = store.new_key()
-            key_id = await store.store_key(
-                desk.engine, desk.org_id, key, name=name, role=role, by=act_of().actor, expires_at=expires
+        limited_to = Scope(scope) if scope is not None else None
+        async with open_desk(where) as desk, desk.session() as session:
+            row, key = await store.create_key(
+                session, name=name, role=as_role, scope=limited_to, expires_at=expires, act=act_of()
             )
         if as_json:
-            emit({"id": key_id, "name": name, "role": role, "expires_at": expires, "key": key})
+            emit(shapes.key(row) | {"key": key})
         else:
             say(key)
-            note(f'This is key {key_id}, {role} of the org "{where.org}". It is not stored and not shown again.')
+            note(f'This is key {row["id"]}, {as_role} of the org "{where.org}". It is not stored and not shown again.')
         return True
 
     run(work)
@@ -56,13 +59,14 @@ def list_(where: Where, as_json: AsJson = False) -> None:
 
     async def work() -> bool:
         async with open_desk(where) as desk, desk.session() as session:
-            found = [shapes.key(row) for row in await store.list_keys(session)]
+            found = [shapes.key(row) for row in (await store.list_keys(session, limit=MAX_PAGE_ROWS)).rows]
         if as_json:
             for key in found:
                 emit(key)
             return True
-        columns = [Column(title) for title in ("id", "name", "role", "key", "created", "expires", "revoked")]
-        names = ("id", "name", "role", "hint", "created_at", "expires_at", "revoked_at")
+        titles = ("id", "name", "role", "scope", "key", "created", "expires", "revoked", "last used")
+        columns = [Column(title) for title in titles]
+        names = ("id", "name", "role", "scope", "hint", "created_at", "expires_at", "revoked_at", "last_used_at")
         table(columns, [[key[name] for name in names] for key in found], empty="There are no keys.")
         return True
 

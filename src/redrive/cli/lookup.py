@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from uuid import UUID
 
 from redrive.cli.runner import Refused, WrongUsage
+from redrive.core.permissions import Role, role_named
 from redrive.store.db import Record, Session
 from redrive.store.endpoints import get_endpoint, list_endpoints
 from redrive.store.paging import MAX_PAGE_ROWS
@@ -29,6 +30,14 @@ async def _by_name(session: Session, name: str) -> Record | None:
         if page.next_key is None:
             return None
         after = page.next_key
+
+
+def role_of(given: str) -> Role:
+    """A role by its name or alias."""
+    try:
+        return role_named(given)
+    except ValueError as problem:
+        raise WrongUsage(f'"{given}" is no role: it {problem}.') from None
 
 
 def require_one_of(what: str, given: str | None, allowed: Iterable[str]) -> None:

@@ -12,6 +12,8 @@ from redrive.core.lifecycle import retry_count
 from redrive.core.policy import Policy
 from redrive.core.redact import redact_text, redact_url, redact_value
 from redrive.store.db import Record
+from redrive.store.orgs import limits_of
+from redrive.store.users import is_suspended, role_of
 
 Shape = dict[str, object]
 
@@ -134,7 +136,29 @@ def endpoint(row: Record) -> Shape:
 def key(row: Record) -> Shape:
     return {
         name: row[name]
-        for name in ("id", "name", "role", "hint", "created_at", "expires_at", "revoked_at", "last_used_at")
+        for name in ("id", "name", "role", "scope", "hint", "created_at", "expires_at", "revoked_at", "last_used_at")
+    }
+
+
+def user(row: Record) -> Shape:
+    return {
+        "id": row["id"],
+        "email": row["email"],
+        "name": row["name"],
+        "role": role_of(row),
+        "suspended": is_suspended(row),
+        "created_at": row["created_at"],
+        "last_login_at": row["last_login_at"],
+    }
+
+
+def org(row: Record) -> Shape:
+    return {
+        "id": row["org_id"],
+        "name": row["name"],
+        "created_at": row["created_at"],
+        "limits": limits_of(row).to_spec(),
+        "usage": {"stored_bytes": row["stored_bytes"], "endpoints": row["endpoints"]},
     }
 
 

@@ -268,6 +268,10 @@ class Session:
         assert self._org_id is not None, "this session belongs to no org"
         return self._org_id
 
+    def of(self, org_id: UUID) -> "Session":
+        """The same transaction, for what belongs to another org. As the engine: the app's role sees one org."""
+        return Session(self._connection, org_id)
+
     async def fetch(self, name: str, *args: object) -> list[Record]:
         rows: list[Record] = await self._connection.fetch(query(name), *args)
         return rows

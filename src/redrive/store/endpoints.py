@@ -253,8 +253,12 @@ async def lock_endpoint(session: Session, endpoint_id: UUID) -> Record | None:
 
 async def list_endpoints(session: Session, *, limit: int, after: Sequence[object] | None) -> Page:
     rows = await session.fetch("list_endpoints", session.org_id, after[0] if after else None, limit + 1)
+    return page_of(rows, limit, ("id",), await count_endpoints(session))
+
+
+async def count_endpoints(session: Session) -> int:
     total = await session.fetchrow("count_endpoints", session.org_id)
-    return page_of(rows, limit, ("id",), total["n"] if total else 0)
+    return int(total["n"]) if total else 0
 
 
 async def delete_endpoint(session: Session, endpoint_id: UUID, act: Act) -> bool:

@@ -1,4 +1,4 @@
-"""API keys: 256 random bits, stored as a hash, shown once.
+"""API keys: 256 random bits, stored as a hash, shown once. And who is asking, by key or otherwise.
 
 Found through the first bytes of the hash and compared in constant time, so that neither the index nor the clock
 tells anything of a key.
@@ -7,36 +7,57 @@ tells anything of a key.
 import hashlib
 import hmac
 import secrets
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
+from enum import StrEnum
 from uuid import UUID
 
+from redrive.core.limits import DEFAULT_LIMITS, Limits
 from redrive.core.permissions import Action, Role, Scope, may
 from redrive.store import audit
 from redrive.store.audit import Act
 from redrive.store.db import Database, Record, Session
-from redrive.store.orgs import new_id
+from redrive.store.orgs import OrgFacts, new_id
+from redrive.store.paging import Page, page_of
 
 KEY_PREFIX = "rdk_"
 _LOOKUP_BYTES = 6
 
 
+class Kind(StrEnum):
+    """What somebody shows to be let in."""
+
+    KEY = "key"
+    USER = "user"  # a session of a person with an account
+    LINK = "link"  # a session begun by a sign-in link that names nobody
+
+
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who is asking: an API key of an org, with its role and what it is limited to."""
+    """Who is asking, in which org, with which role, and what they are limited to."""
 
     org_id: UUID
-    key_id: UUID
+    id: UUID  # of the key, the user, or the link's session
     name: str
     role: Role
     scope: Scope | None = None
+    kind: Kind = Kind.KEY
+    org_name: str = ""
+    limits: Limits = DEFAULT_LIMITS  # of the org
+    stored_bytes: int = 0  # of the org, a moment ago
+    suspended: bool = False
 
     def may(self, action: Action) -> bool:
         return may(self.role, action, self.scope)
 
     @property
     def actor(self) -> str:
-        return f"key:{self.key_id}"
+        return f"{self.kind}:{self.id}"
+
+    def within(self, org: OrgFacts) -> "Caller":
+        """The same person or key, acting in another org."""
+        return replace(self, org_id=org.org_id, org_name=org.name, limits=org.limits, stored_bytes=org.stored_bytes)
 
 
 def new_key() -> str:
@@ -46,6 +67,11 @@ def new_key() -> str:
 def _digest(key: str) -> bytes:
     # Plain SHA-256: a key has 256 random bits, so there is nothing to stretch.
     return hashlib.sha256(key.encode("utf-8", "surrogatepass")).digest()
+
+
+def _hint(key: str) -> str:
+    """What a person may see of a key."""
+    return key[:8] + "…" if key.startswith(KEY_PREFIX) else "(chosen)"
 
 
 async def store_key(
@@ -61,7 +87,7 @@ async def store_key(
 ) -> UUID:
     """Store a key's hash; the same key again is the same row."""
     digest = _digest(key)
-    hint = key[:8] + "…" if key.startswith(KEY_PREFIX) else "(chosen)"
+    hint = _hint(key)
     row = await db.fetchrow(
         "store_key", org_id, new_id(), name, role, hint, digest[:_LOOKUP_BYTES], digest, expires_at, by, scope
     )
@@ -74,18 +100,57 @@ async def authenticate(db: Database, key: str) -> Caller | None:
     digest = _digest(key)
     for row in await db.fetch("find_key", digest[:_LOOKUP_BYTES]):
         if hmac.compare_digest(row["hash"], digest):
+            org = OrgFacts.of(row)
             return Caller(
-                org_id=row["org_id"],
-                key_id=row["id"],
+                org_id=org.org_id,
+                id=row["id"],
                 name=row["name"],
                 role=Role(row["role"]),
                 scope=Scope(row["scope"]) if row["scope"] else None,
+                org_name=org.name,
+                limits=org.limits,
+                stored_bytes=org.stored_bytes,
             )
     return None
 
 
-async def list_keys(session: Session) -> list[Record]:
-    return await session.fetch("list_keys", session.org_id)
+async def note_use(db: Database, org_id: UUID, key_id: UUID) -> None:
+    """That a key was used just now. Kept to the minute."""
+    await db.execute("note_key_use", org_id, key_id, None)
+
+
+async def create_key(
+    session: Session, *, name: str, role: Role, scope: Scope | None, expires_at: datetime | None, act: Act
+) -> tuple[Record, str]:
+    """A new key of the session's org, and what nobody will see again."""
+    key = new_key()
+    digest = _digest(key)
+    row = await session.fetchrow(
+        "create_key",
+        session.org_id,
+        new_id(),
+        name,
+        role,
+        _hint(key),
+        digest[:_LOOKUP_BYTES],
+        digest,
+        expires_at,
+        scope,
+    )
+    assert row is not None
+    after = {"name": name, "role": role, "scope": scope, "expires_at": expires_at}
+    await audit.record(session, act, "key.create", "key", row["id"], after=after)
+    return row, key
+
+
+async def list_keys(session: Session, *, limit: int, after: Sequence[object] | None = None) -> Page:
+    rows = await session.fetch("list_keys", session.org_id, after[0] if after else None, limit + 1)
+    total = await session.fetchrow("count_keys", session.org_id)
+    return page_of(rows, limit, ("id",), total["n"] if total else 0)
+
+
+async def get_key(session: Session, key_id: UUID) -> Record | None:
+    return await session.fetchrow("get_key", session.org_id, key_id)
 
 
 async def revoke_key(session: Session, key_id: UUID, act: Act) -> bool:

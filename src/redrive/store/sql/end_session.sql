@@ -1,0 +1,2 @@
+-- end_session
+DELETE FROM redrive.session WHERE token_hash = $1;
