@@ -20,6 +20,7 @@ from uuid import UUID
 import structlog
 
 from redrive.core.address import AddressRules
+from redrive.core.permissions import Role
 from redrive.core.ports import Destination, TaskStore
 from redrive.core.presets import PresetOverrides, presets
 from redrive.destinations.client import Client
@@ -28,7 +29,7 @@ from redrive.destinations.python import Handler, HandlerDestination
 from redrive.engine.janitor import Janitor
 from redrive.engine.worker import Worker
 from redrive.settings import Settings
-from redrive.store import keys, orgs
+from redrive.store import keys, orgs, sessions
 from redrive.store.archive import Archive
 from redrive.store.audit import Act
 from redrive.store.clock import Clock, DatabaseClock
@@ -63,6 +64,7 @@ class Stores:
 class Prepared:
     org_id: UUID
     first_key: str | None  # made because the org had none; shown once
+    sign_in_token: str  # of a link for the UI, good once
     migrations: list[Migration]
 
 
@@ -128,9 +130,12 @@ async def prepare_database(settings: Settings, url: str) -> Prepared:
         elif not await keys.has_keys(engine, org_id):
             first_key = keys.new_key()
             await keys.store_key(engine, org_id, first_key, name="first key", role="OWNER", by="installation")
+        async with engine.tenant(org_id) as session:
+            act = Act("installation", source="start")
+            token = await sessions.make_link(session, user_id=None, role=Role.OWNER, act=act, clock=DatabaseClock())
     finally:
         await engine.close()
-    return Prepared(org_id, first_key, migrations)
+    return Prepared(org_id, first_key, token, migrations)
 
 
 @asynccontextmanager

@@ -13,10 +13,12 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 
 from redrive.store.postgres_folder import live_processes
+from support.http import HttpClient
 from support.receiver import HANG, open_receiver
 
 from .command import COMMAND, clean_env, redrive
@@ -121,6 +123,16 @@ async def call(url: str, body: object = None, key: str | None = None) -> tuple[i
     return await asyncio.to_thread(ask)
 
 
+async def signs_in(url: str) -> int:
+    """The status of a sign-in link, without following where it leads."""
+    parts = urlsplit(url)
+    assert parts.hostname is not None
+    assert parts.port is not None
+    answer = await HttpClient(parts.hostname, parts.port).get(f"{parts.path}?{parts.query}")
+    assert ("set-cookie" in answer.headers) == (answer.status == 303)
+    return answer.status
+
+
 async def test_what_is_handed_in_is_delivered_and_everything_ends_with_it(data_dir: Path) -> None:
     """One life of an installation: first start, delivery, an API that is killed, SIGTERM, second start, SIGINT."""
     folder = data_dir / "data"
@@ -128,6 +140,9 @@ async def test_what_is_handed_in_is_delivered_and_everything_ends_with_it(data_d
         key = service.banner["first_key"]
         assert key.startswith("rdk_")
         assert service.banner["data_dir"] == str(folder)
+        assert service.banner["sign_in_url"].startswith(f"{service.url}/login?token=")
+        assert await signs_in(service.banner["sign_in_url"]) == 303
+        assert await signs_in(service.banner["sign_in_url"]) == 401
         words = ("endpoints", "add", receiver.url, "--name", "here", "--event-type", "a.*")
         added = await redrive(*words, "--data-dir", str(folder), env=OPEN_LOOPBACK)
         assert added.code == 0, added.err
@@ -155,6 +170,7 @@ async def test_what_is_handed_in_is_delivered_and_everything_ends_with_it(data_d
         assert await service.stop(signal.SIGTERM) < STOPPED_WITHIN_S
     async with open_receiver() as receiver, serving(folder, "--allow-networks", "127.0.0.0/8") as again:
         assert again.banner["first_key"] is None
+        assert await signs_in(again.banner["sign_in_url"]) == 303
         receiver.script(HANG)
         words = ("endpoints", "add", receiver.url, "--name", "slow", "--event-type", "slow.*")
         assert (await redrive(*words, "--data-dir", str(folder), env=OPEN_LOOPBACK)).code == 0
@@ -236,6 +252,7 @@ async def test_people_are_told_where_it_is_and_that_private_networks_are_closed(
     text = "".join(lines) + rest.decode()
     assert process.returncode == 0
     assert "is at http://127.0.0.1:" in text
+    assert "/login?token=" in text
     assert "REDRIVE_ALLOW_NETWORKS=127.0.0.0/8" in text
     assert str(data_dir / "data") in text
     assert "rdk_" in text

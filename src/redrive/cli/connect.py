@@ -46,6 +46,10 @@ class Desk:
         """A transaction in which only this org exists."""
         return self.app.tenant(self.org_id)
 
+    def beyond(self) -> AbstractAsyncContextManager[Session]:
+        """The same as the engine, for what reaches beyond an org: accounts."""
+        return self.engine.tenant(self.org_id)
+
     async def sealer(self) -> Sealer:
         return await proven_sealer(self.settings, self.engine)
 
@@ -78,6 +82,17 @@ async def open_desk(where: Where, *, size: int = 1) -> AsyncIterator[Desk]:
                 yield Desk(settings, url, engine, app, org_id, where.org)
             finally:
                 await app.close()
+        finally:
+            await engine.close()
+
+
+@asynccontextmanager
+async def open_installation(place: Place) -> AsyncIterator[Database]:
+    """Every org, as the engine sees them."""
+    async with reach(settings_of(place)) as url:
+        engine = await Database.open(url, role="redrive_engine", size=1, name="redrive-cli")
+        try:
+            yield engine
         finally:
             await engine.close()
 

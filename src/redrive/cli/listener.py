@@ -59,7 +59,10 @@ def _explained(host: str, port: int, problem: OSError) -> Refused:
 
 def address_of(listener: socket.socket, host: str) -> str:
     """The URL that people use."""
-    port: int = listener.getsockname()[1]
+    return url_of(host, listener.getsockname()[1])
+
+
+def url_of(host: str, port: int) -> str:
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 

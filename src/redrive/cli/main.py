@@ -11,13 +11,16 @@ from redrive.cli import (
     endpoints,
     events,
     keys,
+    login_link,
     migrate,
+    orgs,
     pausing,
     policy,
     retention,
     send,
     serve,
     stats,
+    users,
     worker,
 )
 from redrive.version import __version__
@@ -46,13 +49,15 @@ def redrive(
     """Reliable delivery with retries, dead letters and redrive."""
 
 
-for single in (serve, worker, migrate, check, send, pausing, stats, audit):
+for single in (serve, worker, migrate, check, login_link, send, pausing, stats, audit):
     single.add_to(app)
 for name, noun in (
     ("dead", dead),
     ("events", events),
     ("endpoints", endpoints),
     ("keys", keys),
+    ("users", users),
+    ("orgs", orgs),
     ("policy", policy),
     ("retention", retention),
 ):

@@ -10,7 +10,7 @@ from collections.abc import Coroutine
 from contextlib import closing
 from dataclasses import dataclass
 from socket import socket
-from typing import Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import structlog
 import typer
@@ -18,6 +18,7 @@ import uvloop
 
 from redrive.cli.connect import answered_version, shown
 from redrive.cli.listener import Lender, address_of, bind, borrow
+from redrive.cli.login_link import sign_in_url_at
 from redrive.cli.options import AsJson, Place, command
 from redrive.cli.output import emit, say
 from redrive.cli.runner import Refused, Unreachable, run_service
@@ -26,6 +27,9 @@ from redrive.observe.logs import set_up_logs
 from redrive.settings import Settings, load_settings
 from redrive.store.embedded import AlreadyRunning, EmbeddedPostgres
 from redrive.version import __version__
+
+if TYPE_CHECKING:
+    from redrive.app import Prepared
 
 T = TypeVar("T")
 
@@ -38,6 +42,7 @@ PASSED_ON = (
     "log_level",
     "retention_every_s",
     "service_version",
+    "trust_proxy",
 )
 
 log = structlog.get_logger("redrive.serve")
@@ -124,21 +129,21 @@ async def _serve(settings: Settings, listener: socket, stop: asyncio.Event, as_j
     assert url is not None
     try:
         await loading
-        first_key = await _unless(stop, _prepare(settings, url))
+        prepared = await _unless(stop, _prepare(settings, url))
     except BaseException:
         if postgres is not None:
             await asyncio.shield(postgres.stop())
         raise
-    _greet(settings, listener, first_key, as_json)
+    _greet(settings, listener, prepared, as_json)
     await _run_children(settings, url, postgres, listener, stop)
 
 
-async def _prepare(settings: Settings, url: str) -> str | None:
-    """Bring the database up to date; the first key, where there was none."""
+async def _prepare(settings: Settings, url: str) -> "Prepared":
+    """Bring the database up to date: what people need to get in."""
     from redrive.app import prepare_database  # loaded by now
 
     await answered_version(url)  # says clearly what is wrong with a database that somebody else runs
-    return (await prepare_database(settings, url)).first_key
+    return await prepare_database(settings, url)
 
 
 async def _unless(stop: asyncio.Event, work: Coroutine[Any, Any, T]) -> T:
@@ -197,15 +202,18 @@ def _child_env(settings: Settings, url: str) -> dict[str, str]:
     return env
 
 
-def _greet(settings: Settings, listener: socket, first_key: str | None, as_json: bool) -> None:
-    """Say where it is. Nothing else of `serve` goes to stdout."""
+def _greet(settings: Settings, listener: socket, prepared: "Prepared", as_json: bool) -> None:
+    """Say where it is. Nothing else of `serve` goes to stdout, and the sign-in link goes nowhere else."""
     where = address_of(listener, settings.host)
+    sign_in_url = sign_in_url_at(where, prepared.sign_in_token)
+    first_key = prepared.first_key
     embedded = settings.database_url is None
     networks = [str(network) for network in settings.allow_networks]
     if as_json:
         emit(
             {
                 "url": where,
+                "sign_in_url": sign_in_url,
                 "version": __version__,
                 "data_dir": str(settings.data_dir),
                 "embedded_postgres": embedded,
@@ -215,15 +223,19 @@ def _greet(settings: Settings, listener: socket, first_key: str | None, as_json:
             }
         )
     else:
-        for line in _banner(settings, where, embedded, networks, first_key):
+        for line in _banner(settings, where, sign_in_url, embedded, networks, first_key):
             say(line)
     sys.stdout.flush()
 
 
-def _banner(settings: Settings, where: str, embedded: bool, networks: list[str], first_key: str | None) -> list[str]:
+def _banner(
+    settings: Settings, where: str, sign_in_url: str, embedded: bool, networks: list[str], first_key: str | None
+) -> list[str]:
     database = "an embedded PostgreSQL" if embedded else shown(settings.database_url or "")
     lines = [
         f"Redrive {__version__} is at {where}",
+        f"  Sign in     {sign_in_url}",
+        "              once, within 15 minutes. `redrive login-link` prints another.",
         f"  Data        {settings.data_dir}, {database}",
         f"  Workers     {settings.workers or 'none here: run `redrive worker` beside it'}",
     ]
