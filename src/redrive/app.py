@@ -27,6 +27,7 @@ from redrive.destinations.client import Client
 from redrive.destinations.http import HttpDestination
 from redrive.destinations.python import Handler, HandlerDestination
 from redrive.engine.janitor import Janitor
+from redrive.engine.operations import run_operations
 from redrive.engine.worker import Worker
 from redrive.settings import Settings
 from redrive.store import keys, orgs, sessions
@@ -37,6 +38,7 @@ from redrive.store.db import Database, Pooler, connect
 from redrive.store.endpoints import EndpointTermsBook
 from redrive.store.listen import listen
 from redrive.store.migrate import Migration, migrate, require_known, schema_version
+from redrive.store.operation_steps import OperationSteps
 from redrive.store.orgs import DEFAULT_ORG, new_id
 from redrive.store.retention import Retention
 from redrive.store.seal import Sealer
@@ -188,13 +190,17 @@ async def run_worker(
     )
     try:
         async with open_worker(settings, engine, handlers=handlers) as worker, _listening(settings, url, worker):
-            sweeping = asyncio.create_task(_janitor(settings, url).run())
+            beside = [
+                asyncio.create_task(_janitor(settings, url).run()),
+                asyncio.create_task(run_operations(OperationSteps(engine, DatabaseClock()))),
+            ]
             rest_collector()
             try:
                 await worker.run(stop)
             finally:
-                sweeping.cancel()
-                await asyncio.gather(sweeping, return_exceptions=True)
+                for task in beside:
+                    task.cancel()
+                await asyncio.gather(*beside, return_exceptions=True)
     finally:
         await engine.close()
 

@@ -45,6 +45,7 @@ async def every_state(world: World) -> None:
     await world.succeed(await world.claim_one())
     await world.accept(policy="manual")
     await world.settle(await world.claim_one(), BROKEN, AwaitPerson())
+    await world.bulk_skip(new_id())
     await world.leased()
     await world.set_disabled(True)
     await world.accept()
@@ -324,6 +325,27 @@ async def a_lease_ended_long_ago(world: World, db: "Connection[asyncpg.Record]")
     job = await world.leased()
     await db.execute("UPDATE task SET lease_ends_at = now() - interval '2 minutes' WHERE id = $1", job.id)
     return job.id
+
+
+@plants("operations")
+async def an_operation_counts_a_success_too_many(world: World, db: "Connection[asyncpg.Record]") -> UUID:
+    operation_id = await world.bulk_skip((await world.retrying()).id, new_id())
+    await db.execute("UPDATE operation SET succeeded = succeeded + 1, failed = failed - 1")
+    return operation_id
+
+
+@plants("operations")
+async def an_operation_lost_an_item(world: World, db: "Connection[asyncpg.Record]") -> UUID:
+    operation_id = await world.bulk_skip((await world.retrying()).id, new_id())
+    await db.execute("DELETE FROM operation_item WHERE n = 2")
+    return operation_id
+
+
+@plants("operations")
+async def an_item_was_forgotten(world: World, db: "Connection[asyncpg.Record]") -> UUID:
+    operation_id = await world.bulk_skip(new_id(), new_id())
+    await db.execute("UPDATE operation_item SET state = 'waiting' WHERE n = 2")
+    return operation_id
 
 
 @plants("counters")

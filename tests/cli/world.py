@@ -13,12 +13,14 @@ from redrive.core.decide import Decision, Die, Reason, RetryIn, Succeed
 from redrive.core.outcome import Category, Failure, Outcome, Success
 from redrive.core.ports import NO_EXCHANGE, Job, Released, Settlement
 from redrive.core.presets import PresetOverrides, presets
-from redrive.store import dead_letters, pausing, retry_queue
+from redrive.store import dead_letters, operations, pausing, retry_queue
 from redrive.store.audit import Act
 from redrive.store.clock import DatabaseClock
 from redrive.store.db import Database
 from redrive.store.endpoints import Endpoints, EndpointSpec
 from redrive.store.events import NewEvent, accept
+from redrive.store.operation_steps import OperationSteps
+from redrive.store.operations import OperationSpec
 from redrive.store.orgs import ensure_org, new_id
 from redrive.store.seal import Sealer
 from redrive.store.tasks import Tasks
@@ -114,6 +116,21 @@ class World:
     async def skip(self, task_id: UUID) -> None:
         async with self.app.tenant(self.org_id) as session:
             assert await retry_queue.skip(session, task_id, ACT, CLOCK) is None
+
+    async def bulk_skip(self, *task_ids: UUID) -> UUID:
+        """The id of an operation that was carried out."""
+        return await self._begun(OperationSpec("retry_queue", "skip", task_ids))
+
+    async def bulk_ignore_slowly(self, *task_ids: UUID) -> UUID:
+        """The id of an operation of which the first item was done, and the next is not for a while."""
+        return await self._begun(OperationSpec("dead_letters", "ignore", task_ids, rate_per_s=0.001))
+
+    async def _begun(self, spec: OperationSpec) -> UUID:
+        async with self.app.tenant(self.org_id) as session:
+            row = await operations.create(session, spec, ACT, CLOCK)
+        operation_id: UUID = row["id"]
+        await OperationSteps(self.engine, CLOCK).step_of(self.org_id, operation_id)
+        return operation_id
 
     async def set_disabled(self, disabled: bool) -> None:
         async with self.app.tenant(self.org_id) as session:

@@ -254,3 +254,16 @@ class Sweeper(Protocol):
     async def conclude(self, org: SweptOrg, swept: Swept) -> None:
         """Say in the audit what went."""
         ...
+
+
+class Step(NamedTuple):
+    """What a step of an operation came to. `rest_s`: how long nothing more is expected to be possible."""
+
+    operation_id: UUID | None  # None: none needed one
+    rest_s: float
+
+
+class OperationStore(Protocol):
+    """Bulk actions, moved on one short transaction at a time by whichever process comes first."""
+
+    async def step(self) -> Step: ...

@@ -110,6 +110,11 @@ RULES: tuple[Rule, ...] = (
         timed=True,
     ),
     Rule(
+        "operations",
+        "An operation's sums are what its items say, and a completed one has done them all.",
+        "A bulk action says that it did something which it did not, or the other way round.",
+    ),
+    Rule(
         "counters",
         "The counters are what counting gives.",
         "Totals in lists and on the dashboard are wrong.",
@@ -118,7 +123,7 @@ RULES: tuple[Rule, ...] = (
 
 
 class Offence(NamedTuple):
-    """One row that breaks a rule: an event's or a task's id, for counters the org's."""
+    """One row that breaks a rule: the id of an event, a task or an operation, for counters the org's."""
 
     org_id: UUID
     id: UUID

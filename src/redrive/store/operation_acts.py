@@ -1,0 +1,182 @@
+"""What a step of an operation does to its items' tasks: judged one by one, carried out together.
+
+The rules and the effects are those of the single actions (retry_queue.retry_now and skip, dead_letters.redrive and
+close), and so are the entries in the audit. Called by operation_steps, with the tasks locked.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from uuid import UUID
+
+from redrive.core.fingerprint import fingerprint
+from redrive.core.policy import PolicyError, retry_delay
+from redrive.store.clock import Clock
+from redrive.store.db import Record, Session
+from redrive.store.operations import RETRY_QUEUE
+from redrive.store.policies import policy_of
+from redrive.store.retry_queue import Refusal
+
+_CLOSED = {"resolve": "resolved", "ignore": "ignored", "delete": "deleted"}
+_NOTES = {
+    Refusal.UNKNOWN: "There is no such entry here.",
+    Refusal.IN_PROGRESS: "A try is under way.",
+    Refusal.HELD: "It is held, since its endpoint is disabled or paused.",
+    Refusal.NOT_OPEN: "It is finished already: there is nothing left to do.",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What becomes of an item. `acts`: something is to be done to its task."""
+
+    item: Record
+    state: str  # sent, succeeded, failed
+    acts: bool = False
+    fence: int | None = None
+    note: str | None = None
+
+
+def judge(subject: str, action: str, item: Record) -> Verdict:
+    """As the single action would be judged; only a retry of a task that is under way just waits for its end."""
+    if action == "retry":
+        return _judge_retry(item) if subject == RETRY_QUEUE else _judge_redrive(item)
+    if action == "skip":
+        return _judge_skip(item)
+    return _judge_close(item, _CLOSED[action])
+
+
+def _refused(item: Record, refusal: Refusal) -> Verdict:
+    return Verdict(item, "failed", note=_NOTES[refusal])
+
+
+def _judge_retry(item: Record) -> Verdict:
+    if item["state"] is None or (item["attempts"] == 0 and item["state"] != "dead"):
+        return _refused(item, Refusal.UNKNOWN)
+    match item["state"]:
+        case "waiting":
+            return Verdict(item, "sent", acts=True, fence=item["fence"])
+        case "leased":
+            return Verdict(item, "sent", fence=item["fence"] - 1)
+        case "held":
+            return _refused(item, Refusal.HELD)
+    return _refused(item, Refusal.NOT_OPEN)
+
+
+def _judge_redrive(item: Record) -> Verdict:
+    if item["letter_state"] in (None, "deleted"):
+        return _refused(item, Refusal.UNKNOWN)
+    if item["state"] != "dead":
+        return _refused(item, Refusal.NOT_OPEN)
+    return Verdict(item, "sent", acts=True, fence=item["fence"])
+
+
+def _judge_skip(item: Record) -> Verdict:
+    if item["state"] is None or (item["attempts"] == 0 and item["state"] not in ("dead", "succeeded")):
+        return _refused(item, Refusal.UNKNOWN)
+    match item["state"]:
+        case "waiting" | "held":
+            return Verdict(item, "succeeded", acts=True)
+        case "leased":
+            return _refused(item, Refusal.IN_PROGRESS)
+    return _refused(item, Refusal.NOT_OPEN)
+
+
+def _judge_close(item: Record, state: str) -> Verdict:
+    if item["letter_state"] in (None, "deleted"):
+        return _refused(item, Refusal.UNKNOWN)
+    if item["letter_state"] == "replaying":
+        return _refused(item, Refusal.IN_PROGRESS)
+    if item["letter_state"] == state:
+        return Verdict(item, "succeeded")
+    if (item["letter_state"], state) == ("resolved", "ignored"):
+        return _refused(item, Refusal.NOT_OPEN)
+    return Verdict(item, "succeeded", acts=True)
+
+
+class Acts:
+    """One operation's action on a batch of items."""
+
+    def __init__(self, session: Session, operation: Record, clock: Clock, dice: Callable[[], float]) -> None:
+        self._session = session
+        self._operation = operation
+        self._org_id: UUID = operation["org_id"]
+        self._clock = clock
+        self._dice = dice
+
+    async def carry_out(self, verdicts: Sequence[Verdict]) -> list[Verdict]:
+        """Do it, and write it into the audit. The verdicts come back as they turned out."""
+        operation = self._operation
+        action, is_queue = operation["action"], operation["subject"] == RETRY_QUEUE
+        delays_s: list[float] = []
+        if action == "retry" and not is_queue:
+            verdicts, delays_s = self._delays(verdicts)
+        acting = [verdict.item for verdict in verdicts if verdict.acts]
+        if not acting:
+            return list(verdicts)
+        ids = [item["task_id"] for item in acting]
+        if action == "skip":
+            done = await self._skip(acting)
+        elif action != "retry":
+            done = await self._do("close_many", self._org_id, ids, _CLOSED[action], *self._who_and_why)
+        elif is_queue:
+            done = await self._do("expedite_many", self._clock.now(), self._org_id, ids)
+        else:
+            done = await self._do("redrive_many", self._clock.now(), self._org_id, ids, delays_s, *self._who_and_why)
+        assert done == len(acting), "their tasks are locked: what was judged still holds"
+        await self._audit(acting)
+        return list(verdicts)
+
+    @property
+    def _who_and_why(self) -> tuple[str, str | None]:
+        return self._operation["actor"], self._operation["because"]
+
+    async def _do(self, name: str, *args: object) -> int:
+        row = await self._session.fetchrow(name, *args)
+        assert row is not None
+        done: int = row["n"]
+        return done
+
+    def _delays(self, verdicts: Sequence[Verdict]) -> tuple[list[Verdict], list[float]]:
+        """How long each redriven task waits: its policy's first delay, or nothing. A roll of the dice for each."""
+        kept: list[Verdict] = []
+        delays_s: list[float] = []
+        for verdict in verdicts:
+            if not verdict.acts:
+                kept.append(verdict)
+                continue
+            try:
+                delay = None if self._operation["at_once"] else retry_delay(policy_of(verdict.item), 0, self._dice())
+            except PolicyError:
+                note = "Its policy is one that this version of Redrive cannot read."
+                kept.append(Verdict(verdict.item, "failed", note=note))
+                continue
+            kept.append(verdict)
+            delays_s.append(delay.total_seconds() if delay else 0.0)
+        return kept, delays_s
+
+    async def _skip(self, items: Sequence[Record]) -> int:
+        messages = [item["error_message"] or "Skipped by a person." for item in items]
+        categories = [item["category"] or "unknown" for item in items]
+        marks = [
+            fingerprint(item["kind"], str(item["endpoint_id"] or item["queue"]), category, message)
+            for item, category, message in zip(items, categories, messages, strict=True)
+        ]
+        ids = [item["task_id"] for item in items]
+        return await self._do("skip_many", self._clock.now(), self._org_id, ids, categories, marks, messages)
+
+    async def _audit(self, items: Sequence[Record]) -> None:
+        operation = self._operation
+        kind = "task" if operation["subject"] == RETRY_QUEUE else "dead_letter"
+        await self._session.execute(
+            "record_audits",
+            self._org_id,
+            operation["actor"],
+            f"{kind}.{operation['action']}",
+            kind,
+            [item["task_id"] for item in items],
+            operation["because"],
+            operation["correlation_id"],
+            [None if kind == "task" else item["letter_state"] for item in items],
+            operation["id"],
+            operation["source"],
+        )

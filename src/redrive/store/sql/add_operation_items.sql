@@ -1,0 +1,3 @@
+-- add_operation_items: the ids that a person gave, in their order. $1 org, $2 operation, $3 tasks.
+INSERT INTO redrive.operation_item (org_id, operation_id, n, task_id)
+SELECT $1, $2, g.n::int, g.id FROM unnest($3::uuid[]) WITH ORDINALITY AS g(id, n);
