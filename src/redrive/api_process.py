@@ -14,8 +14,10 @@ from redrive.api.server import ApiContext, create_app
 from redrive.api.short_way import with_short_way
 from redrive.app import open_stores, rest_collector, sealer_of
 from redrive.core.address import AddressRules
+from redrive.engine.operations import run_operations
 from redrive.settings import Settings
 from redrive.store.clock import DatabaseClock
+from redrive.store.operation_steps import OperationSteps
 from redrive.version import __version__
 
 STOP_S = 5
@@ -49,10 +51,16 @@ async def run_api(settings: Settings, url: str, stop: asyncio.Event, *, listener
         rest_collector()
         serving = asyncio.create_task(server.serve(sockets=[listener]))
         stopped = asyncio.create_task(stop.wait())
-        await asyncio.wait({serving, stopped}, return_when=asyncio.FIRST_COMPLETED)
-        stopped.cancel()
-        server.should_exit = True
-        await serving
+        moving = asyncio.create_task(run_operations(OperationSteps(stores.engine, context.clock)))
+        try:
+            await asyncio.wait({serving, stopped}, return_when=asyncio.FIRST_COMPLETED)
+            stopped.cancel()
+            server.should_exit = True
+            api.desk.close()  # streams have no end of their own
+            await serving
+        finally:
+            moving.cancel()
+            await asyncio.gather(moving, return_exceptions=True)
 
 
 class _Server(uvicorn.Server):

@@ -125,7 +125,7 @@ async def test_a_payload_of_the_largest_size_is_taken_and_one_byte_more_is_not(s
 
 @pytest.mark.parametrize(
     ("path", "limit_bytes"),
-    [("/v1/events", MAX_EVENT_BYTES), ("/v1/events/batch", MAX_BATCH_BYTES), ("/v1/endpoints", 262_144)],
+    [("/v1/events", MAX_EVENT_BYTES), ("/v1/events/batch", MAX_BATCH_BYTES), ("/v1/endpoints", 524_288)],
 )
 async def test_a_body_too_large_is_refused_by_its_declared_length(shared_api: Api, path: str, limit_bytes: int) -> None:
     reader, writer = await asyncio.open_connection(shared_api.host, shared_api.port)

@@ -14,7 +14,7 @@ from redrive.api.event_input import MAX_EVENT_BYTES
 from redrive.api.json_rules import BadJson, decode_strictly
 from redrive.api.problems import FieldError, invalid
 
-MAX_BODY_BYTES = 262_144
+MAX_BODY_BYTES = 524_288  # room for the ids of a bulk action
 _WITH_PAYLOAD = re.compile(r"/v1/dead-letters/[^/]+/replay")  # as much as an event's
 _BODILESS = frozenset({"GET", "HEAD", "OPTIONS"})
 

@@ -22,6 +22,7 @@ from redrive.api.failures import answer_of, problem_of
 from redrive.api.front_door import BATCH_PATH, EVENTS_PATH, FrontDoor, read_headers
 from redrive.api.guard import Guard
 from redrive.api.methods import PathMethods
+from redrive.api.operation_desk import OperationDesk
 from redrive.api.problems import PROBLEM_TYPE, FieldError, Problem, bad_query, invalid
 from redrive.api.routes import (
     audit,
@@ -35,6 +36,7 @@ from redrive.api.routes import (
     inbox,
     keys,
     logs,
+    operations,
     orgs,
     policies,
     replay,
@@ -59,6 +61,7 @@ _ROUTES = (
     groups,  # before the letters: its name is no id
     replay,
     dead_letters,
+    operations,
     inbox,
     logs,
     policies,
@@ -77,8 +80,10 @@ def create_app(context: ApiContext) -> "Api":
     authenticator = Authenticator(context.engine_db, context.clock)
     committer = Committer(context.engine_db, context.clock)
     reader = BodyReader()
-    routes = _routes(context, authenticator, committer)
-    return Api(FrontDoor(authenticator, committer, reader), Guard(routes, reader), committer, authenticator, routes)
+    desk = OperationDesk(context)
+    routes = _routes(context, authenticator, committer, desk)
+    front_door = FrontDoor(authenticator, committer, reader)
+    return Api(front_door, Guard(routes, reader), committer, authenticator, desk, routes)
 
 
 class Api:
@@ -90,9 +95,11 @@ class Api:
         guard: Guard,
         committer: Committer,
         authenticator: Authenticator,
+        desk: OperationDesk,
         routes: FastAPI,
     ) -> None:
         self.front_door = front_door
+        self.desk = desk
         self.routes = routes
         self._guard = guard
         self._committer = committer
@@ -156,7 +163,7 @@ class _Started:
         await self._send(message)
 
 
-def _routes(context: ApiContext, authenticator: Authenticator, committer: Committer) -> FastAPI:
+def _routes(context: ApiContext, authenticator: Authenticator, committer: Committer, desk: OperationDesk) -> FastAPI:
     app = FastAPI(
         title="Redrive",
         version=context.version,
@@ -176,6 +183,7 @@ def _routes(context: ApiContext, authenticator: Authenticator, committer: Commit
     app.state.authenticator = authenticator
     app.state.committer = committer
     app.state.status_desk = StatusDesk(context)
+    app.state.operations = desk
     for module in _ROUTES:
         app.include_router(module.router)
     openapi.describe(app)

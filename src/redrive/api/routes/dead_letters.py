@@ -9,13 +9,17 @@ from fastapi import APIRouter, Depends, Query, Request, Response
 from redrive.api import edit_shapes, shapes
 from redrive.api.answers import answer
 from redrive.api.auth import SCHEMES, Judge, Reader
+from redrive.api.bulk import begin
+from redrive.api.bulk_input import LettersBulkIn, WaitQuery
 from redrive.api.context import ApiContext, Context, act_of
 from redrive.api.cursors import ListPlace
+from redrive.api.operation_desk import Desk
 from redrive.api.problems import not_found
 from redrive.api.queries import BecauseIn, DeadLettersQuery, RetryIn, id_in_path, no_query
 from redrive.api.routes.retry_queue import refused
 from redrive.api.schemas.base import Page, shows
 from redrive.api.schemas.dead_letters import DeadLetter, DeadLetterDetail
+from redrive.api.schemas.operations import BulkResult, Operation
 from redrive.store import dead_letters
 from redrive.store.audit import Act
 from redrive.store.db import Session
@@ -56,6 +60,19 @@ async def _detail(session: Session, task_id: UUID) -> shapes.Shape:
     attempts = await list_task_attempts(session, task_id)
     edited = await list_edits(session, task_id)
     return shapes.dead_letter_detail(row, attempts) | edit_shapes.edited(row) | edit_shapes.edits(edited)
+
+
+@router.post("/bulk", status_code=202, responses=shows(Operation, 202) | shows(BulkResult))
+async def act_on_many(
+    request: Request,
+    given: LettersBulkIn,
+    query: Annotated[WaitQuery, Query()],
+    caller: Judge,
+    context: Context,
+    desk: Desk,
+) -> Response:
+    """Retry, resolve, ignore or delete many: an operation; with `wait`, its result."""
+    return await begin(request, caller, context, desk, given.spec(), given.because, wait=query.wait)
 
 
 @router.post("/{task_id}/retry", responses=shows(DeadLetter), dependencies=[Depends(no_query)])

@@ -10,11 +10,15 @@ from fastapi import APIRouter, Depends, Query, Request, Response
 from redrive.api import shapes
 from redrive.api.answers import answer
 from redrive.api.auth import SCHEMES, Operator, Reader
+from redrive.api.bulk import begin
+from redrive.api.bulk_input import QueueBulkIn, WaitQuery
 from redrive.api.context import ApiContext, Context, act_of
 from redrive.api.cursors import ListPlace
+from redrive.api.operation_desk import Desk
 from redrive.api.problems import Problem, not_found
 from redrive.api.queries import BecauseIn, RetryIn, RetryQueueQuery, id_in_path, no_query
 from redrive.api.schemas.base import Page, shows
+from redrive.api.schemas.operations import BulkResult, Operation
 from redrive.api.schemas.retry_queue import RetryQueueEntry
 from redrive.store import pausing, retry_queue
 from redrive.store.audit import Act
@@ -66,6 +70,32 @@ async def list_retry_queue(query: Annotated[RetryQueueQuery, Query()], caller: R
     return answer(
         shapes.page([shapes.entry(row) for row in page.rows], limit=query.limit, cursor=cursor, total=page.total)
     )
+
+
+@router.post("/bulk-retry", status_code=202, responses=shows(Operation, 202) | shows(BulkResult))
+async def bulk_retry(
+    request: Request,
+    given: QueueBulkIn,
+    query: Annotated[WaitQuery, Query()],
+    caller: Operator,
+    context: Context,
+    desk: Desk,
+) -> Response:
+    """Try many at once: an operation; with `wait`, its result."""
+    return await begin(request, caller, context, desk, given.spec("retry"), given.because, wait=query.wait)
+
+
+@router.post("/bulk-skip", status_code=202, responses=shows(Operation, 202) | shows(BulkResult))
+async def bulk_skip(
+    request: Request,
+    given: QueueBulkIn,
+    query: Annotated[WaitQuery, Query()],
+    caller: Operator,
+    context: Context,
+    desk: Desk,
+) -> Response:
+    """Give many up: an operation; with `wait`, its result."""
+    return await begin(request, caller, context, desk, given.spec("skip"), given.because, wait=query.wait)
 
 
 @router.post("/{task_id}/retry", responses=shows(RetryQueueEntry), dependencies=[Depends(no_query)])

@@ -1,0 +1,74 @@
+"""Beginning an operation: written down once, moved on at once, and waited for where the caller asks to.
+
+Called by the bulk routes of the retry queue and the dead letters, and by the recovery of an endpoint.
+"""
+
+import hashlib
+from uuid import UUID
+
+import msgspec
+from fastapi import Request, Response
+
+from redrive.api import operation_shapes as shapes
+from redrive.api.answers import answer
+from redrive.api.context import ApiContext, act_of
+from redrive.api.event_input import idempotency_key_in
+from redrive.api.operation_desk import OperationDesk
+from redrive.api.problems import Problem
+from redrive.store import idempotency, operations
+from redrive.store.db import Record, Session
+from redrive.store.keys import Caller
+from redrive.store.operations import MAX_ACTIVE_OPERATIONS, OperationSpec, TooManyOperations
+
+SCOPE = "operation"
+
+
+async def begin(
+    request: Request,
+    caller: Caller,
+    context: ApiContext,
+    desk: OperationDesk,
+    spec: OperationSpec,
+    because: str | None,
+    *,
+    wait: bool = False,
+) -> Response:
+    """202 with the operation; 200 with its result where it was waited for and ended in time."""
+    try:
+        async with context.tenant(caller) as session:
+            row = await _made(request, caller, context, session, spec, because)
+    except TooManyOperations:
+        raise Problem(
+            409,
+            f"This org has {MAX_ACTIVE_OPERATIONS} operations under way. Wait for some to end, or cancel them.",
+        ) from None
+    row = await desk.begun(row)
+    if wait:
+        row = await desk.ended(row, request)
+        if row["finished_at"] is not None:
+            return answer(shapes.result(row))
+    return answer(shapes.operation(row), 202)
+
+
+async def _made(
+    request: Request, caller: Caller, context: ApiContext, session: Session, spec: OperationSpec, because: str | None
+) -> Record:
+    key = idempotency_key_in(next((v for n, v in request.scope["headers"] if n == b"idempotency-key"), None))
+    act = act_of(request, caller, because)
+    if key is None:
+        return await operations.create(session, spec, act, context.clock)
+    digest = hashlib.sha256(msgspec.json.encode([spec, because])).digest()
+    made = await idempotency.claim(session, SCOPE, key, digest)
+    if made is None:
+        row = await operations.create(session, spec, act, context.clock)
+        await idempotency.fulfil(session, SCOPE, key, row["id"])
+        return row
+    if not made.same_body:
+        raise Problem(409, "This Idempotency-Key was used for another operation.")
+    return await _known(session, made.subject_id)
+
+
+async def _known(session: Session, operation_id: UUID) -> Record:
+    row = await operations.get_operation(session, operation_id)
+    assert row is not None, "operations are not deleted"
+    return row

@@ -1,0 +1,183 @@
+"""Reading bulk actions as people send them: which tasks, by ids or by a filter, and how fast. Pure.
+
+Called by the bulk routes. The filters are those of the lists (a test compares them).
+"""
+
+from itertools import pairwise
+from typing import Annotated, Literal
+from uuid import UUID
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+
+from redrive.api.endpoint_input import RatePerS
+from redrive.api.queries import BecauseIn, Moment, PageQuery, Text
+from redrive.core.operations import MAX_IDS, MAX_STAGES, Canary
+from redrive.store.operations import DEAD_LETTERS, RETRY_QUEUE, OperationSpec
+
+
+def _each_once(ids: list[UUID]) -> list[UUID]:
+    if len(set(ids)) != len(ids):
+        raise ValueError("an id is named more than once")
+    return ids
+
+
+def _rising(stages: list[float]) -> list[float]:
+    if any(late <= early for early, late in pairwise(stages)):
+        raise ValueError("each stage must be larger than the one before")
+    return stages
+
+
+def _is_text(value: object) -> object:
+    if not isinstance(value, str):
+        raise ValueError("must be a text")  # noqa: TRY004 (pydantic reads ValueError)
+    return value
+
+
+# Not strict: in JSON an id and a time are texts. But never numbers, which would be read as seconds.
+Id = Annotated[UUID, Field(strict=False), BeforeValidator(_is_text)]
+Time = Annotated[Moment, Field(strict=False), BeforeValidator(_is_text)]
+Ids = Annotated[list[Id], Field(min_length=1, max_length=MAX_IDS), AfterValidator(_each_once)]
+Percent = Annotated[float, Field(gt=0, le=100, allow_inf_nan=False)]
+Stages = Annotated[list[Percent], Field(min_length=1, max_length=MAX_STAGES), AfterValidator(_rising)]
+EXAMPLE_ID = "01a1e060-ffa4-7994-baec-3e968ddb2a3e"
+
+
+class _FilterIn(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    @model_validator(mode="after")
+    def _not_empty(self) -> "_FilterIn":
+        if not self.chosen():
+            raise ValueError("an empty filter means everything: say what is meant, or name ids")
+        return self
+
+    def chosen(self) -> dict[str, object]:
+        return self.model_dump(mode="json", exclude_none=True)
+
+
+class RetryQueueFilterIn(_FilterIn):
+    """As the filters of GET /v1/retry-queue."""
+
+    status: Literal["pending", "in_progress"] | None = None
+    event_type: Text | None = None
+    external_system: Text | None = None
+    endpoint_id: Id | None = None
+
+
+class DeadLetterFilterIn(_FilterIn):
+    """As the filters of GET /v1/dead-letters; the open ones unless another state is named."""
+
+    state: Literal["open", "replaying", "resolved", "ignored"] | None = None
+    kind: Text | None = None
+    event_type: Text | None = None
+    external_system: Text | None = None
+    endpoint_id: Id | None = None
+    reason: Literal["permanent", "exhausted", "expired", "skipped"] | None = None
+    category: Text | None = None
+    fingerprint: Text | None = None
+    since: Time | None = None
+    until: Time | None = None
+    q: Text | None = None
+
+
+class _ChoiceIn(BecauseIn):
+    ids: Ids | None = None
+
+    def _filter(self) -> dict[str, object] | None:
+        given: _FilterIn | None = getattr(self, "filter", None)
+        return None if given is None else given.chosen()
+
+    @model_validator(mode="after")
+    def _one_of_both(self) -> "_ChoiceIn":
+        if (self.ids is None) == (self._filter() is None):
+            raise ValueError("give either ids or a filter")
+        return self
+
+
+class QueueBulkIn(_ChoiceIn):
+    """Entries of the retry queue: by their ids, or all that a filter matches now."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        strict=True,
+        json_schema_extra={"examples": [{"ids": [EXAMPLE_ID], "because": "the receiver is back"}]},
+    )
+
+    filter: RetryQueueFilterIn | None = None
+
+    def spec(self, action: Literal["retry", "skip"]) -> OperationSpec:
+        return OperationSpec(RETRY_QUEUE, action, self.ids, self._filter())
+
+
+class CanaryIn(BaseModel):
+    """Begin with a few: stages in percent of all, and the share of a stage that may fail before all stops."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    stages: Stages
+    max_failure_rate: Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
+
+
+class LettersBulkIn(_ChoiceIn):
+    """Dead letters: by their ids, or all that a filter matches now. `now` goes with `retry`: no first delay."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        strict=True,
+        json_schema_extra={
+            "examples": [
+                {
+                    "action": "retry",
+                    "filter": {"event_type": "invoice.paid", "reason": "exhausted"},
+                    "because": "the receiver is back",
+                    "canary": {"stages": [1, 5, 25], "max_failure_rate": 0.1},
+                }
+            ]
+        },
+    )
+
+    action: Literal["retry", "resolve", "ignore", "delete"]
+    filter: DeadLetterFilterIn | None = None
+    now: bool = False
+    canary: CanaryIn | None = None
+    rate_per_s: RatePerS | None = None
+
+    @model_validator(mode="after")
+    def _now_is_for_retries(self) -> "LettersBulkIn":
+        if self.now and self.action != "retry":
+            raise ValueError("now goes with the action retry only")
+        return self
+
+    def spec(self) -> OperationSpec:
+        canary = self.canary and Canary(tuple(self.canary.stages), self.canary.max_failure_rate)
+        return OperationSpec(
+            DEAD_LETTERS, self.action, self.ids, self._filter(), self.now, canary or None, self.rate_per_s
+        )
+
+
+class RecoverIn(BecauseIn):
+    """Redrive what died for an endpoint since then."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        strict=True,
+        json_schema_extra={"examples": [{"since": "2026-11-15T09:00:00Z", "because": "the receiver is back"}]},
+    )
+
+    since: Time
+
+    def spec(self, endpoint_id: UUID) -> OperationSpec:
+        chosen = {"endpoint_id": str(endpoint_id), "since": self.since.isoformat()}
+        return OperationSpec(DEAD_LETTERS, "retry", filter=chosen)
+
+
+class WaitQuery(BaseModel):
+    """`wait`: answer when all is done, or after a while with how it stands."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    wait: bool = False
+
+
+class OperationsQuery(PageQuery):
+    state: Literal["preparing", "running", "paused", "cancelled", "completed"] | None = None
