@@ -13,6 +13,7 @@ from redrive.cli import (
     keys,
     login_link,
     migrate,
+    operations,
     orgs,
     pausing,
     policy,
@@ -53,6 +54,7 @@ for single in (serve, worker, migrate, check, login_link, send, pausing, stats, 
     single.add_to(app)
 for name, noun in (
     ("dead", dead),
+    ("operations", operations),
     ("events", events),
     ("endpoints", endpoints),
     ("keys", keys),
