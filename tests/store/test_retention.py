@@ -24,6 +24,7 @@ from redrive.store import idempotency, retention
 from redrive.store.audit import Act
 from redrive.store.check import check
 from redrive.store.db import Database
+from redrive.store.edits import Edit, replay
 from redrive.store.policies import Binding, put_policy
 from redrive.store.retention import Retention
 from support.engine import PERSON, START, Connection, Engine, ManualClock
@@ -176,6 +177,25 @@ async def test_open_dead_letters_go_where_the_policy_says_so(engine: Engine, clo
     clock.advance(7 * DAY_S)
     assert (await sweep(engine)).dead_letters == 1
     assert failed not in await left(engine) == set()
+
+
+@pytest.mark.parametrize("by", ["policy", "hand"])
+async def test_what_was_edited_goes_with_its_event(engine: Engine, clock: ManualClock, by: str) -> None:
+    await engine.endpoint(policy="relay")
+    event_id = await dead(engine)
+    task_id = (await engine.task_of(event_id))["id"]
+    async with engine.app.tenant(engine.org_id) as session:
+        edit = Edit(body=b'{"n":2}')
+        assert await replay(session, task_id, PERSON, clock, roll=0.5, edit=edit, at_once=True) is None
+    await engine.succeed(await engine.claim_one())
+    assert await engine.sql.fetchval("SELECT count(*) FROM redrive.edit") == 1
+    clock.advance(31 * DAY_S)
+    if by == "hand":
+        assert await engine.delete_event(event_id) is None
+    else:
+        assert (await sweep(engine)).events == 1
+    assert await engine.sql.fetchval("SELECT count(*) FROM redrive.edit") == 0
+    assert (await check(engine.url, now=clock.now())).clean
 
 
 async def test_a_replaying_letter_stays(engine: Engine, clock: ManualClock) -> None:
