@@ -89,8 +89,9 @@ async def open_desk(where: Where, *, size: int = 1) -> AsyncIterator[Desk]:
 @asynccontextmanager
 async def open_installation(place: Place) -> AsyncIterator[Database]:
     """Every org, as the engine sees them."""
-    async with reach(settings_of(place)) as url:
-        engine = await Database.open(url, role="redrive_engine", size=1, name="redrive-cli")
+    settings = settings_of(place)
+    async with reach(settings) as url:
+        engine = await Database.open(url, role="redrive_engine", size=1, name="redrive-cli", pooler=settings.pooler)
         try:
             yield engine
         finally:

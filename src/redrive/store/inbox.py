@@ -6,7 +6,8 @@ Serves the API. Acknowledging is audited in the same transaction.
 from collections.abc import Sequence
 from uuid import UUID
 
-from redrive.store import audit
+from redrive.core.lifecycle import EventStatus
+from redrive.store import audit, transitions
 from redrive.store.audit import Act
 from redrive.store.clock import Clock
 from redrive.store.counters import count_of
@@ -52,6 +53,7 @@ async def acknowledge(session: Session, event_id: UUID, act: Act, clock: Clock) 
     """
     if await session.fetchrow("ack_event", session.org_id, event_id, clock.now(), act.actor) is not None:
         await audit.record(session, act, "event.ack", "event", event_id)
+        transitions.tell(session, act, EventStatus.RECEIVED, EventStatus.DELIVERED, event_id=event_id)
         return "received"
     stands = await get_event_status(session, event_id)
     return None if stands is None else str(stands["status"])
