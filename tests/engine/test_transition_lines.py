@@ -61,11 +61,9 @@ async def test_c7_every_transition_of_an_event_that_dies_is_a_line(engine: Engin
     assert last[1]["failed_at"] == clock.now().isoformat()
 
 
-async def test_c7_a_retry_that_succeeds_is_told_and_a_first_try_only_when_debugging(
-    engine: Engine, clock: ManualClock
-) -> None:
+async def test_c7_tries_that_succeed_are_told(engine: Engine, clock: ManualClock) -> None:
     await engine.accept("edi.orders", handler="edi.orders")
-    assert brief(await lines_of(engine, down=False)) == [("status_transition", "queued", "delivered", 0, "debug")]
+    assert brief(await lines_of(engine, down=False)) == [("status_transition", "queued", "delivered", 0, "info")]
     await engine.accept("edi.orders", handler="edi.orders")
     await lines_of(engine, down=True)
     clock.advance(5)

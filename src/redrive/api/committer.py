@@ -5,7 +5,6 @@ through store.events.accept as the engine's role.
 """
 
 import asyncio
-import logging
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ import structlog
 
 from redrive.api.outage import OUTAGES, is_bad_row, is_full, reason_of
 from redrive.api.problems import unavailable
+from redrive.observe import lines
 from redrive.store.clock import Clock
 from redrive.store.db import Database
 from redrive.store.events import NewEvent, Receipt, accept
@@ -165,14 +165,14 @@ class Committer:
         except Exception as error:  # noqa: BLE001 (handed to every request that waits for this commit)
             self._refuse(batch, error)
             return
-        if log.is_enabled_for(logging.DEBUG):  # a line costs more than an event
-            _tell_accepted([event for waiting in batch for event in waiting.events], receipts)
         start = 0
         for waiting in batch:
             end = start + len(waiting.events)
             _tell(waiting, receipts[start:end])
             start = end
         self._let_go(batch)
+        if lines.are_wanted():  # those who wait come first
+            _log_accepted([event for waiting in batch for event in waiting.events], receipts)
 
     async def _receipts(self, events: list[NewEvent]) -> list[Receipt]:
         # In the order of ids: two commits that share some never wait for each other in a ring.
@@ -231,19 +231,23 @@ class Committer:
             self._held_bytes -= waiting.size_bytes
 
 
-def _tell_accepted(events: Sequence[NewEvent], receipts: Sequence[Receipt]) -> None:
+def _log_accepted(events: Sequence[NewEvent], receipts: Sequence[Receipt]) -> None:
     """The first transition of each event: it is received, and queued if somebody is to get it."""
-    for event, receipt in zip(events, receipts, strict=True):
-        if receipt.verdict == "accepted":
-            log.debug(
-                "status_transition",
-                event_id=str(event.id),
-                org_id=str(event.org_id),
-                old_status="received" if receipt.status == "queued" else None,
-                new_status=receipt.status,
-                retry_attempts=0,
-                correlation_id=event.correlation_id,
-            )
+    lines.say_all(
+        "status_transition",
+        [
+            {
+                "event_id": event.id,
+                "org_id": event.org_id,
+                "old_status": "received" if receipt.status == "queued" else None,
+                "new_status": receipt.status,
+                "retry_attempts": 0,
+                "correlation_id": event.correlation_id,
+            }
+            for event, receipt in zip(events, receipts, strict=True)
+            if receipt.verdict == "accepted"
+        ],
+    )
 
 
 def _tell(waiting: _Waiting, result: list[Receipt] | Exception) -> None:

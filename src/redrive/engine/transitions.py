@@ -4,8 +4,7 @@ A line of its own for each task that an event fanned out to: `old_status` and `n
 No payload, no header and no answer of a receiver comes here; error messages were redacted when they were made.
 """
 
-import logging
-from collections.abc import Callable
+from collections.abc import Sequence
 from datetime import datetime
 
 import structlog
@@ -14,19 +13,23 @@ from redrive.core.decide import Die, RetryIn
 from redrive.core.lifecycle import EventStatus, retry_attempts
 from redrive.core.outcome import Failure, Success
 from redrive.core.ports import Job, Released, Settled
+from redrive.observe import lines
 
 log = structlog.get_logger("redrive.worker")
 
 Facts = dict[str, object]
 
+_MOVED = {"old_status": EventStatus.QUEUED.value, "new_status": EventStatus.DELIVERED.value}
 
-def tells_everything() -> bool:
-    """Whether successful first tries are logged too: a line costs a tenth of a delivery, so only when debugging."""
-    return bool(log.is_enabled_for(logging.DEBUG))
+
+def tell_delivered(jobs: Sequence[Job]) -> None:
+    """First tries that succeeded: most of what happens, so they are told together."""
+    if jobs and lines.are_wanted():
+        lines.say_all("status_transition", [_facts(job, 0) | _MOVED for job in jobs])
 
 
 def tell(result: Settled, max_retries: int | None) -> None:
-    """Log what a settlement came to. `max_retries` is the policy's."""
+    """Log what a settlement came to, but for a first try that succeeded. `max_retries` is the policy's."""
     job, outcome, decision, *_ = result.settlement
     failures = job.attempts + isinstance(outcome, Failure)
     facts = _facts(job, retry_attempts(failures, max_retries))
@@ -40,7 +43,7 @@ def tell(result: Settled, max_retries: int | None) -> None:
     if is_retry:
         log.info("retry_attempted", **facts, result="succeeded" if isinstance(outcome, Success) else "failed")
     if isinstance(outcome, Success):
-        _transition(log.info if is_retry else log.debug, facts, EventStatus.DELIVERED)
+        _transition(facts, EventStatus.DELIVERED)
         return
     if outcome is not None:
         facts |= {"error": outcome.message, "error_type": outcome.category.value}
@@ -53,11 +56,11 @@ def tell(result: Settled, max_retries: int | None) -> None:
             failed_at=_iso(result.settled_at),
             last_error=last_error,
         )
-        _transition(log.info, facts, EventStatus.FAILED)
+        _transition(facts, EventStatus.FAILED)
         return
     delay_ms = round(decision.delay.total_seconds() * 1000) if isinstance(decision, RetryIn) else None
     log.warning("delivery_failure", **facts, next_retry_at=_iso(result.next_due_at), scheduled_in_ms=delay_ms)
-    _transition(log.info, facts, EventStatus.QUEUED)
+    _transition(facts, EventStatus.QUEUED)
 
 
 def _facts(job: Job, retries: int) -> Facts:
@@ -71,8 +74,8 @@ def _facts(job: Job, retries: int) -> Facts:
     }
 
 
-def _transition(say: Callable[..., object], facts: Facts, new: EventStatus) -> None:
-    say("status_transition", **facts, old_status=EventStatus.QUEUED.value, new_status=new.value)
+def _transition(facts: Facts, new: EventStatus) -> None:
+    log.info("status_transition", **facts, old_status=EventStatus.QUEUED.value, new_status=new.value)
 
 
 def _iso(moment: datetime | None) -> str | None:

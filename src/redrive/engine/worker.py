@@ -30,7 +30,7 @@ from redrive.core.ports import (
 )
 from redrive.engine.releaser import Releaser
 from redrive.engine.settler import Settler, brief
-from redrive.engine.transitions import tell, tells_everything
+from redrive.engine.transitions import tell, tell_delivered
 from redrive.engine.tries import Tries
 
 DEFAULT_CONCURRENCY = 500
@@ -254,15 +254,14 @@ class Worker:
     def _note_settled(self, settled: list[Settled]) -> None:
         self._unsettled -= len(settled)
         self._freed.set()
-        everything = tells_everything()
+        delivered: list[Job] = []
         for result in settled:
             settlement = result.settlement
-            if (
-                everything
-                or settlement.job.attempts
-                or not (result.held_lease and isinstance(settlement.outcome, Success))
-            ):
+            if result.held_lease and not settlement.job.attempts and isinstance(settlement.outcome, Success):
+                delivered.append(settlement.job)
+            else:
                 self._report(result)
+        tell_delivered(delivered)
 
     def _report(self, result: Settled) -> None:
         job, outcome, decision, *_ = result.settlement

@@ -8,6 +8,8 @@ from typing import Any, Literal
 import msgspec
 import structlog
 
+from redrive.observe import lines
+
 _encoder = msgspec.json.Encoder(enc_hook=repr)
 
 
@@ -34,6 +36,7 @@ def set_up_logs(log_format: Literal["json", "console"], level: str, *, service: 
         else structlog.PrintLoggerFactory(file=sys.stderr),
         cache_logger_on_first_use=True,
     )
+    lines.write_to(sys.stderr.buffer if log_format == "json" else None, service)
     # What libraries say (asyncpg of a lost connection, asyncio of a stray task) comes in the same shape.
     handler = logging.StreamHandler(sys.stderr)
     finish = structlog.stdlib.ProcessorFormatter.remove_processors_meta
