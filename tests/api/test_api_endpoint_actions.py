@@ -4,10 +4,12 @@ import json
 from datetime import UTC, datetime, timedelta
 from uuid import uuid4
 
+import asyncpg
 import pytest
 from standardwebhooks.webhooks import Webhook, WebhookVerificationError
 
-from redrive.api.schemas.endpoint_actions import EndpointShown, SecretShown, SentTest
+from redrive.api.schemas.endpoint_actions import SecretShown, SentTest
+from redrive.api.schemas.endpoints import Endpoint
 from redrive.store.audit import Act
 from redrive.store.endpoints import EndpointSpec
 from support.receiver import Received, Receiver, open_receiver
@@ -19,7 +21,7 @@ from .conftest import Api
 async def test_disabling_says_why_and_enabling_lets_held_tasks_go_on(api: Api) -> None:
     path = f"/v1/endpoints/{(await api.endpoint())['id']}"
     disabled = await api.owner.post(f"{path}/disable", {"because": "the receiver moves house"})
-    EndpointShown.model_validate(disabled.json)
+    Endpoint.model_validate(disabled.json)
     assert (disabled.status, disabled.json["disabled"]) == (200, True)
     assert disabled.json["disabled_reason"] == "the receiver moves house"
     again = await api.owner.post(f"{path}/disable", {"because": "another reason"})
@@ -58,6 +60,21 @@ async def test_a_rotated_secret_is_shown_once_and_both_sign_for_a_while(own_api:
     audit = (await api.owner.get("/v1/audit")).body.decode()
     assert audit.count("endpoint.rotate_secret") == 3
     assert not any(secret in audit for secret in (first, second, third, "whsec_"))
+
+
+async def test_a_new_secret_mends_an_endpoint_whose_old_one_does_not_open(own_api: Api) -> None:
+    api = own_api
+    made = await api.endpoint()
+    engine = await asyncpg.connect(api.url, server_settings={"role": "redrive_engine"})
+    try:
+        await engine.execute("UPDATE redrive.endpoint SET secret_sealed = 'sealed with another key'::bytea")
+    finally:
+        await engine.close()
+    path = f"/v1/endpoints/{made['id']}"
+    assert (await api.owner.get(path)).json["problem"] is not None
+    rotated = await api.owner.post(f"{path}/rotate-secret")
+    assert (rotated.status, rotated.json["previous_valid_until"]) == (200, None)
+    assert (await api.owner.get(path)).json["problem"] is None
 
 
 @pytest.mark.parametrize("overlap_s", [-1, 604_801, "1", None, 1e400])

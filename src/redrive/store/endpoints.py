@@ -140,7 +140,10 @@ class Endpoints:
         if row is None:
             return None
         secret = sign.new_secret(os.urandom(32))
-        kept = self._secrets(row)[:1] if overlap_s > 0 else []
+        try:
+            kept = self._secrets(row)[:1] if overlap_s > 0 else []
+        except _UNREADABLE:  # nothing is signed with it: the new one mends that
+            kept = []
         sealed = self._seal_secrets(session.org_id, endpoint_id, [secret, *kept])
         rotated = await session.fetchrow(
             "rotate_secret", session.org_id, endpoint_id, sealed, overlap_s if kept else None, clock.now()

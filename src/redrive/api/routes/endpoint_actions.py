@@ -16,7 +16,8 @@ from redrive.api.event_input import id_of_key, idempotency_key_in
 from redrive.api.problems import Problem, not_found
 from redrive.api.queries import BecauseIn, PageQuery, Text, id_in_path, no_query
 from redrive.api.schemas.base import Page, shows
-from redrive.api.schemas.endpoint_actions import Delivery, EndpointShown, SecretShown, SentTest
+from redrive.api.schemas.endpoint_actions import Delivery, SecretShown, SentTest
+from redrive.api.schemas.endpoints import Endpoint
 from redrive.api.schemas.pausing import EndpointPauseShown
 from redrive.store import deliveries, events, pausing
 from redrive.store.audit import Act
@@ -89,7 +90,7 @@ async def _pause(caller: Caller, context: ApiContext, endpoint_id: UUID) -> shap
     return endpoint_shapes.pause(state)
 
 
-@router.post("/{endpoint_id}/disable", dependencies=[Depends(no_query)], responses=shows(EndpointShown))
+@router.post("/{endpoint_id}/disable", dependencies=[Depends(no_query)], responses=shows(Endpoint))
 async def disable_endpoint(
     endpoint_id: str, request: Request, caller: Manager, context: Context, given: BecauseIn | None = None
 ) -> Response:
@@ -98,7 +99,7 @@ async def disable_endpoint(
     return await _set_disabled(_id(endpoint_id), True, act, caller, context)
 
 
-@router.post("/{endpoint_id}/enable", dependencies=[Depends(no_query)], responses=shows(EndpointShown))
+@router.post("/{endpoint_id}/enable", dependencies=[Depends(no_query)], responses=shows(Endpoint))
 async def enable_endpoint(
     endpoint_id: str, request: Request, caller: Manager, context: Context, given: BecauseIn | None = None
 ) -> Response:
@@ -114,7 +115,8 @@ async def _set_disabled(endpoint_id: UUID, disabled: bool, act: Act, caller: Cal
         raise not_found("endpoint")
     if not disabled:
         await pausing.release(context.engine_db, caller.org_id, context.clock)
-    return answer(shapes.endpoint(row, context.endpoints.spec_of(row), whole_url=True))
+    endpoints = context.endpoints
+    return answer(shapes.endpoint(row, endpoints.spec_of(row), whole_url=True, problem=endpoints.problem_of(row)))
 
 
 @router.post("/{endpoint_id}/rotate-secret", dependencies=[Depends(no_query)], responses=shows(SecretShown))

@@ -9,54 +9,6 @@ from redrive.api.schemas.base import Answer, example
 _ID = "0190c1a2-7b3c-7d4e-8f50-6a7b8c9d0e1f"
 
 
-class EndpointShown(Answer):
-    model_config = example(
-        {
-            "id": _ID,
-            "name": "billing",
-            "kind": "http",
-            "url": "https://billing.example.com/hooks",
-            "event_types": ["invoice.*"],
-            "policy": None,
-            "ordered": False,
-            "external_system": None,
-            "headers": {"authorization": "[redacted]"},
-            "ca_pem": None,
-            "timeout_s": None,
-            "max_in_flight": None,
-            "rate_per_s": None,
-            "disabled": True,
-            "disabled_at": "2026-03-01T02:17:09.120Z",
-            "disabled_reason": "the receiver moves house",
-            "paused": False,
-            "paused_at": None,
-            "created_at": "2026-02-01T09:00:00Z",
-            "updated_at": "2026-03-01T02:17:09.120Z",
-        }
-    )
-
-    id: UUID
-    name: str
-    kind: str
-    url: str | None
-    event_types: list[str]
-    policy: str | None
-    ordered: bool
-    external_system: str | None
-    headers: dict[str, str]
-    ca_pem: str | None
-    timeout_s: float | None
-    max_in_flight: int | None
-    rate_per_s: float | None
-    disabled: bool
-    disabled_at: datetime | None
-    disabled_reason: str | None
-    paused: bool
-    paused_at: datetime | None
-    created_at: datetime
-    updated_at: datetime
-
-
 class SecretShown(Answer):
     model_config = example({"id": _ID, "secret": "whsec_…", "previous_valid_until": "2026-03-02T02:17:09.120Z"})
 

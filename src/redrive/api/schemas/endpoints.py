@@ -25,8 +25,11 @@ ENDPOINT_EXAMPLE: dict[str, Any] = {
     "disabled": False,
     "disabled_at": None,
     "disabled_reason": None,
+    "paused": False,
+    "paused_at": None,
     "created_at": "2026-11-15T17:57:25.844434Z",
     "updated_at": "2026-11-15T17:57:25.844435Z",
+    "problem": None,
 }
 
 
@@ -51,8 +54,11 @@ class Endpoint(Answer):
     disabled: bool
     disabled_at: datetime | None
     disabled_reason: str | None
+    paused: bool
+    paused_at: datetime | None
     created_at: datetime
     updated_at: datetime
+    problem: str | None = Field(description="Why nothing can be delivered there.")
 
 
 class NewEndpoint(Endpoint):
