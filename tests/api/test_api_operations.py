@@ -103,8 +103,9 @@ async def test_who_waits_gets_the_result(api: Api, path: str) -> None:
     answer, _ = await asyncio.gather(api.owner.post(path, {"ids": ids}), settle(api, failures=2, count=5))
     assert answer.status == 200, answer.body
     BulkResult.model_validate(answer.json)
-    assert (answer.json["succeeded"], answer.json["failed"]) == (3, 2)
-    assert answer.json["message"] == "Bulk retry complete. 3 succeeded, 2 failed."
+    assert answer.json == {"succeeded": 3, "failed": 2}
+    shape = (await api.owner.get(f"/v1/operations/{answer.headers['x-operation-id']}")).json
+    assert shape["message"] == "Bulk retry complete. 3 succeeded, 2 failed."
 
 
 async def test_who_waits_too_long_gets_the_operation(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -120,10 +121,11 @@ async def test_a_bulk_skip_moves_to_the_dead_letters(api: Api) -> None:
     await retrying(api, 1, event_type="order.placed")
     chosen = {"filter": {"event_type": "invoice.paid"}, "because": "customer left"}
     answer = await api.owner.post(f"{QUEUE}/bulk-skip?wait=true", chosen)
-    assert (answer.status, answer.json["message"]) == (200, "Bulk skip complete. 3 succeeded, 0 failed.")
+    assert (answer.status, answer.json) == (200, {"succeeded": 3, "failed": 0})
     letters = (await api.owner.get("/v1/dead-letters?reason=skipped")).json["data"]
     assert {letter["event_type"] for letter in letters} == {"invoice.paid"}
-    shape = (await api.owner.get(f"/v1/operations/{answer.json['operation_id']}")).json
+    shape = (await api.owner.get(f"/v1/operations/{answer.headers['x-operation-id']}")).json
+    assert shape["message"] == "Bulk skip complete. 3 succeeded, 0 failed."
     assert (shape["filter"], shape["total"]) == ({"event_type": "invoice.paid"}, 3)
 
 
@@ -132,7 +134,9 @@ async def test_dead_letters_are_closed_in_bulk(api: Api, action: str) -> None:
     await api.endpoint()
     ids = await dead(api, 2)
     answer = await api.owner.post(f"{LETTERS}?wait=true", {"action": action, "ids": [*ids, str(uuid4())]})
-    assert answer.json["message"] == f"Bulk {action} complete. 2 succeeded, 1 failed."
+    assert answer.json == {"succeeded": 2, "failed": 1}
+    shape = (await api.owner.get(f"/v1/operations/{answer.headers['x-operation-id']}")).json
+    assert shape["message"] == f"Bulk {action} complete. 2 succeeded, 1 failed."
     assert (await api.owner.get("/v1/dead-letters")).json["data"] == []
 
 

@@ -22,6 +22,7 @@ from redrive.settings import Settings, load_settings
 from redrive.store.clock import Clock, DatabaseClock
 from redrive.store.db import Pooler
 from redrive.store.keys import new_key, store_key
+from redrive.store.operation_steps import OperationSteps
 from redrive.store.orgs import ensure_org
 from redrive.store.seal import Sealer
 from support.processes import ADMIN_KEY, LOOPBACK, SECRET_KEY
@@ -40,9 +41,12 @@ class Installation:
     api: Remote
 
     async def work(self) -> None:
-        """Carry out everything that is due by the test's clock."""
+        """Carry out everything that is due by the test's clock, operations included."""
+        steps = OperationSteps(self.stores.engine, self.clock)
+        await steps.step()
         async with open_worker(self.settings, self.stores.engine, clock=self.clock, dice=lambda: 0.5) as worker:
             await worker.run_until_idle()
+        await steps.step()
 
     async def other_org(self, name: str) -> Remote:
         """A caller of another org."""

@@ -21,6 +21,7 @@ from redrive.store.keys import Caller
 from redrive.store.operations import MAX_ACTIVE_OPERATIONS, OperationSpec, TooManyOperations
 
 SCOPE = "operation"
+OPERATION_HEADER = "X-Operation-Id"  # where the answer itself is only two sums
 
 
 async def begin(
@@ -46,7 +47,9 @@ async def begin(
     if wait:
         row = await desk.ended(row, request)
         if row["finished_at"] is not None:
-            return answer(shapes.result(row))
+            result = answer(shapes.result(row))
+            result.headers[OPERATION_HEADER] = str(row["id"])
+            return result
     return answer(shapes.operation(row), 202)
 
 

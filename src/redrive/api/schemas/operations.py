@@ -69,13 +69,9 @@ class Operation(Answer):
 
 
 class BulkResult(Answer):
-    """The end of an operation that was waited for."""
+    """The end of an operation that was waited for. The header X-Operation-Id names it."""
 
-    model_config = example(
-        {"succeeded": 3, "failed": 2, "operation_id": _ID, "message": "Bulk retry complete. 3 succeeded, 2 failed."}
-    )
+    model_config = example({"succeeded": 3, "failed": 2})
 
     succeeded: int
     failed: int
-    operation_id: UUID
-    message: str | None
