@@ -15,7 +15,7 @@ from redrive.api.cursors import ListPlace
 from redrive.api.event_input import id_of_key, idempotency_key_in
 from redrive.api.problems import Problem, not_found
 from redrive.api.queries import BecauseIn, PageQuery, Text, id_in_path, no_query
-from redrive.api.schemas.base import Page, shows
+from redrive.api.schemas.base import IDEMPOTENT, Page, shows
 from redrive.api.schemas.endpoint_actions import Delivery, SecretShown, SentTest
 from redrive.api.schemas.endpoints import Endpoint
 from redrive.api.schemas.pausing import EndpointPauseShown
@@ -136,7 +136,11 @@ async def rotate_secret(
 
 
 @router.post(
-    "/{endpoint_id}/test", status_code=202, dependencies=[Depends(no_query)], responses=shows(SentTest, 202, "Queued")
+    "/{endpoint_id}/test",
+    status_code=202,
+    dependencies=[Depends(no_query)],
+    responses=shows(SentTest, 202, "Queued"),
+    openapi_extra=IDEMPOTENT,
 )
 async def send_test(
     endpoint_id: str, request: Request, caller: Manager, context: Context, given: EndpointTestIn | None = None
