@@ -168,6 +168,14 @@ async def test_a_payload_above_the_org_s_limit_is_too_large(api: Api, monkeypatc
         assert (refused.status, "10 bytes" in refused.json["detail"]) == (413, True)
     batch = (await client.post("/v1/events/batch", [EVENT, large])).json
     assert (batch["accepted"], [one["index"] for one in batch["rejected"]]) == (1, [1])
+    cloud = {"specversion": "1.0", "id": "1", "source": "/here", "type": "a", "data": "x" * 20}
+    structured = {"Content-Type": "application/cloudevents+json"}
+    assert (await client.request("POST", "/v1/events", cloud, headers=structured)).status == 413
+    binary = {"ce-specversion": "1.0", "ce-id": "1", "ce-source": "/here", "ce-type": "a"}
+    assert (await client.request("POST", "/v1/events", "x" * 20, headers=binary)).status == 413
+    batched = {"Content-Type": "application/cloudevents-batch+json"}
+    many = (await client.request("POST", "/v1/events/batch", [{**cloud, "data": 1}, cloud], headers=batched)).json
+    assert (many["accepted"], [one["index"] for one in many["rejected"]]) == (1, [1])
 
 
 async def test_an_org_that_stores_what_it_may_stores_no_more(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:

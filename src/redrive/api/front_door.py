@@ -163,6 +163,7 @@ class FrontDoor:
         else:
             one = cloud_events.read_structured(await read(cloud_events.MAX_STRUCTURED_BYTES))
         event = cloud_events.new_event(one, caller.org_id, correlation_id)
+        _check_size(caller, event)
         return await self._accept_one(OneEvent(event, False, one.where))
 
     def at_hand(self, headers: Mapping[bytes, bytes], body: bytes, correlation_id: str) -> OneEvent | None:
@@ -263,6 +264,7 @@ def _cloud_items(
             if isinstance(read, Problem):
                 raise read
             event = cloud_events.new_event(read, caller.org_id, correlation_id)
+            _check_size(caller, event)
         except Problem as problem:
             rejected[index] = problem.errors or (FieldError(("body", index), problem.detail),)
             continue
