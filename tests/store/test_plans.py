@@ -30,7 +30,7 @@ EMPTY = "plans_empty"
 TASKS = 20_000
 MINUTE = timedelta(minutes=1)
 _numbers = count()
-HOT = {"task", "event", "attempt", "payload", "dead_letter", "idempotency"}
+HOT = {"task", "event", "attempt", "payload", "dead_letter", "idempotency", "operation", "operation_item"}
 Arguments = tuple[object, ...]
 
 
@@ -90,6 +90,15 @@ def _late(facts: Facts) -> Arguments:
     return facts.now, [facts.engine.org_id], [facts.task_id], [1], ["failed"], [None], [None]
 
 
+def _items(facts: Facts) -> Arguments:
+    return facts.engine.org_id, new_id(), 0, 500
+
+
+def _collected(filters: int, *chosen: object) -> Callable[[Facts], Arguments]:
+    rest = [None] * (filters - len(chosen))
+    return lambda facts: (facts.engine.org_id, new_id(), 5_000, 1_000_000, facts.now, *chosen, *rest)
+
+
 ENGINE = [
     Case("claim", _claim, "task_due", sorts=False),
     Case("next_due", lambda facts: (facts.now, [HTTP_QUEUE]), "task_due"),
@@ -98,6 +107,17 @@ ENGINE = [
     Case("late_result", _late, "attempt_pkey"),
     Case("release_held", lambda facts: (None, 1_000, facts.now), "task_held"),
     Case("release_held", lambda facts: (facts.engine.org_id, 1_000, facts.now), "task_held"),
+    Case("next_operation", lambda facts: (facts.now,), "operation_next", sorts=False),
+    Case("collect_retry_queue", _collected(4), "task_retrying"),
+    Case("collect_retry_queue", _collected(4), "operation_item_task"),
+    Case("collect_dead_letters", _collected(11, "open"), "dead_letter_by_age"),
+    Case("collect_dead_letters", _collected(11, "open"), "operation_item_task"),
+    Case("lock_item_tasks", _items, "task_pkey"),
+    Case("judge_items", _items, "operation_item_pkey"),
+    Case("sweep_operation", lambda facts: (facts.engine.org_id, new_id(), 5_000), "operation_item_sent"),
+    Case("expedite_many", lambda facts: (facts.now, facts.engine.org_id, [new_id()]), "task_pkey"),
+    Case("redrive_many", lambda facts: (facts.now, facts.engine.org_id, [new_id()], [1.0], "a", "b"), "task_pkey"),
+    Case("close_many", lambda facts: (facts.engine.org_id, [new_id()], "ignored", "a", "b"), "dead_letter_pkey"),
 ]
 JANITOR = [
     Case("sweep_pick", lambda facts: (*_swept(facts), START, UUID(int=0), 1.0, 500), "event_by_age", sorts=False),

@@ -125,7 +125,7 @@ class OperationSteps:
         assert len(items) == count, "items are numbered without gaps"
         verdicts = [judge(row["subject"], row["action"], item) for item in items]
         verdicts = await Acts(session, row, self._clock, self._dice).carry_out(verdicts)
-        await _mark(session, row, verdicts)
+        await _mark(session, place, verdicts)
         ended = Counter(verdict.state for verdict in verdicts)
         return dispatched(course, count, succeeded=ended["succeeded"], failed=ended["failed"], now=row["now"])
 
@@ -150,12 +150,10 @@ class OperationSteps:
         )
 
 
-async def _mark(session: Session, row: Record, verdicts: Sequence[Verdict]) -> None:
+async def _mark(session: Session, place: tuple[object, ...], verdicts: Sequence[Verdict]) -> None:
     await session.execute(
         "mark_items",
-        row["org_id"],
-        row["id"],
-        [verdict.item["n"] for verdict in verdicts],
+        *place,
         [verdict.state for verdict in verdicts],
         [verdict.fence for verdict in verdicts],
         [verdict.note for verdict in verdicts],

@@ -14,7 +14,6 @@ from redrive.store import audit
 from redrive.store.audit import Act
 from redrive.store.clock import Clock
 from redrive.store.db import Database, Record, Session
-from redrive.store.orgs import new_id
 from redrive.store.paging import Page, page_of
 
 MAX_ACTIVE_OPERATIONS = 1_000  # per org
@@ -53,11 +52,9 @@ async def create(session: Session, spec: OperationSpec, act: Act, clock: Clock) 
     active = await session.fetchrow("count_active_operations", session.org_id)
     if active is not None and active["n"] >= MAX_ACTIVE_OPERATIONS:
         raise TooManyOperations
-    operation_id = new_id()
     row = await session.fetchrow(
         "create_operation",
         session.org_id,
-        operation_id,
         spec.subject,
         spec.action,
         _json(spec.filter),
@@ -72,6 +69,7 @@ async def create(session: Session, spec: OperationSpec, act: Act, clock: Clock) 
         0 if spec.ids is None else len(spec.ids),
     )
     assert row is not None
+    operation_id: UUID = row["id"]
     if spec.ids is not None:
         await session.execute("add_operation_items", session.org_id, operation_id, list(spec.ids))
     after = {
@@ -93,9 +91,9 @@ async def get_operation(session: Session, operation_id: UUID) -> Record | None:
 
 async def list_operations(session: Session, *, state: str | None, limit: int, after: Sequence[object] | None) -> Page:
     """Newest first."""
-    rows = await session.fetch("list_operations", session.org_id, state, *(after or (None, None)), limit + 1)
+    rows = await session.fetch("list_operations", session.org_id, state, *(after or (None,)), limit + 1)
     counted = await session.fetchrow("count_operations", session.org_id, state)
-    return page_of(rows, limit, ("created_at", "id"), counted["n"] if counted else 0)
+    return page_of(rows, limit, ("id",), counted["n"] if counted else 0)
 
 
 async def tell(

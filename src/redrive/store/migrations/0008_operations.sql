@@ -41,7 +41,6 @@ CREATE TABLE redrive.operation (
 ) WITH (fillfactor = 50, autovacuum_vacuum_threshold = 500, autovacuum_vacuum_scale_factor = 0);
 -- Who is next, over all orgs: whoever has waited longest.
 CREATE INDEX operation_next ON redrive.operation (step_at) WHERE active;
-CREATE INDEX operation_by_age ON redrive.operation (org_id, created_at, id);
 
 -- An item per task, numbered without gaps. Written by the ten thousand: no foreign keys, `redrive check` counts them.
 CREATE TABLE redrive.operation_item (

@@ -23,8 +23,8 @@ chosen AS (
      AND ($12::text IS NULL OR s.category = $12)
      AND ($13::text IS NULL OR s.fingerprint = $13)
      AND ($16::text IS NULL OR s.error_message ILIKE $16 OR s.event_type ILIKE $16)
-     AND NOT EXISTS (
-       SELECT FROM redrive.operation_item i WHERE i.org_id = $1 AND i.operation_id = $2 AND i.task_id = s.task_id)),
+     AND (SELECT true FROM redrive.operation_item i
+           WHERE i.org_id = $1 AND i.operation_id = $2 AND i.task_id = s.task_id) IS NULL),
 added AS (
   INSERT INTO redrive.operation_item (org_id, operation_id, n, task_id)
   SELECT $1, $2, c.n, c.task_id FROM chosen c WHERE c.n <= $4

@@ -1,7 +1,8 @@
 -- collect_retry_queue: write the next items of an operation down. $1 org, $2 operation, $3 how many rows to look at, $4 most
 -- items, $5 now, then the filters: $6 status, $7 event type, $8 external system, $9 endpoint.
 -- Bounded by the rows looked at, not by those found: a rare filter makes many short transactions, not a long one. Whatever came
--- into the queue after the click is left out; what moves in it meanwhile may be met twice, and is taken once.
+-- into the queue after the click is left out; what moves in it meanwhile may be met twice, and is taken once. (Asked by a
+-- subquery of its own: as a join, planned while there are no items yet, it would read all of them for each row.)
 WITH op AS MATERIALIZED (
   SELECT * FROM redrive.operation WHERE org_id = $1 AND id = $2),
 seen AS MATERIALIZED (
@@ -19,7 +20,8 @@ chosen AS (
      AND ($8::text IS NULL OR s.external_system = $8)
      AND ($9::uuid IS NULL OR s.endpoint_id = $9)
      AND coalesce(s.first_failed_at <= op.created_at, true) AND s.begun_at <= op.created_at
-     AND NOT EXISTS (SELECT FROM redrive.operation_item i WHERE i.org_id = $1 AND i.operation_id = $2 AND i.task_id = s.id)),
+     AND (SELECT true FROM redrive.operation_item i
+           WHERE i.org_id = $1 AND i.operation_id = $2 AND i.task_id = s.id) IS NULL),
 added AS (
   INSERT INTO redrive.operation_item (org_id, operation_id, n, task_id)
   SELECT $1, $2, c.n, c.id FROM chosen c WHERE c.n <= $4

@@ -1,14 +1,16 @@
 -- judge_items: what must be known of items' tasks to act on them. A statement of its own: it sees what was committed while
 -- the tasks were being locked. $1 org, $2 operation, $3 the last item before, $4 the last item.
-SELECT i.n, i.task_id, t.state, t.attempts, t.fence, t.kind, t.queue, t.endpoint_id, p.spec, d.state AS letter_state,
-       a.error_message, a.category
-  FROM redrive.operation_item i
-  LEFT JOIN redrive.task t ON t.org_id = i.org_id AND t.id = i.task_id
+WITH item AS MATERIALIZED (
+  SELECT i.org_id, i.n, i.task_id FROM redrive.operation_item i
+   WHERE i.org_id = $1 AND i.operation_id = $2 AND i.n > $3 AND i.n <= $4 ORDER BY i.n)
+SELECT item.n, item.task_id, t.event_id, t.state, t.attempts, t.fence, t.kind, t.queue, t.endpoint_id, p.spec,
+       d.state AS letter_state, a.error_message, a.category
+  FROM item
+  LEFT JOIN redrive.task t ON t.org_id = item.org_id AND t.id = item.task_id
   LEFT JOIN redrive.policy p ON p.org_id = t.org_id AND p.id = t.policy_id
-  LEFT JOIN redrive.dead_letter d ON d.org_id = t.org_id AND d.task_id = t.id
+  LEFT JOIN redrive.dead_letter d ON d.org_id = item.org_id AND d.task_id = item.task_id
   LEFT JOIN LATERAL (
     SELECT f.error_message, f.category FROM redrive.attempt f
-     WHERE f.org_id = t.org_id AND f.task_id = t.id AND f.result IN ('failed', 'lost')
+     WHERE f.org_id = item.org_id AND f.task_id = item.task_id AND f.result IN ('failed', 'lost')
      ORDER BY f.fence DESC LIMIT 1) a ON t.first_failed_at IS NOT NULL
- WHERE i.org_id = $1 AND i.operation_id = $2 AND i.n > $3 AND i.n <= $4
- ORDER BY i.n;
+ ORDER BY item.n;

@@ -1,10 +1,13 @@
 -- skip_many: as skip_task, for tasks that are locked. $1 now, $2 org, $3 tasks, $4 categories, $5 fingerprints, $6 errors.
-WITH died AS (
+WITH chosen AS MATERIALIZED (
+  SELECT $2::uuid AS org_id, g.* FROM unnest($3::uuid[], $4::text[], $5::text[], $6::text[])
+    AS g(id, category, fingerprint, message)),
+died AS (
   UPDATE redrive.task t SET state = 'dead', reason = 'skipped', due_at = 'infinity', expedited = false,
          updated_at = coalesce($1::timestamptz, clock_timestamp())
-    FROM unnest($3::uuid[], $4::text[], $5::text[], $6::text[]) AS g(id, category, fingerprint, message)
-   WHERE t.org_id = $2 AND t.id = g.id AND t.state IN ('waiting', 'held')
-  RETURNING t.*, g.category, g.fingerprint, g.message),
+    FROM chosen c
+   WHERE t.org_id = c.org_id AND t.id = c.id
+  RETURNING t.*, c.category, c.fingerprint, c.message),
 letter AS (
   INSERT INTO redrive.dead_letter AS d (org_id, task_id, state, kind, event_id, endpoint_id, event_type, external_system,
                                         reason, category, fingerprint, error_message, config, first_failed_at,
