@@ -9,6 +9,7 @@ from uuid import UUID
 
 import asyncpg
 import pytest
+from structlog.testing import capture_logs
 
 from redrive.core.operations import MAX_SENT_ITEMS, MAX_STEP_ITEMS, Canary, Command
 from redrive.core.ports import Released
@@ -293,6 +294,22 @@ async def test_every_item_and_every_command_stands_in_the_audit(engine: Engine) 
         (PERSON.actor, PERSON.because, '{"state": "open"}')
     }
     assert all(str(operation) in row["after"] for row in ignored)
+
+
+@pytest.mark.parametrize("action", ["skip", "retry"])
+async def test_the_log_tells_of_each_event_as_if_it_were_alone(engine: Engine, action: str) -> None:
+    await engine.endpoint()
+    subject = "retry_queue" if action == "skip" else "dead_letters"
+    alone, *many = await (_retrying(engine, 3) if action == "skip" else _dead(engine, 3))
+    with capture_logs() as said:
+        assert await (engine.skip(alone) if action == "skip" else engine.redrive(alone)) is None
+        desk = Desk(engine)
+        await desk.run(await desk.begin(subject, action, ids=many))
+    told = {line.pop("task"): line for line in said if line["event"] == "status_transition"}
+    assert set(told) == {str(alone), *map(str, many)}
+    for line in told.values():
+        del line["event_id"]
+    assert all(line == told[str(alone)] for line in told.values())
 
 
 async def test_a_filter_takes_what_is_there_at_the_click(

@@ -9,7 +9,10 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from redrive.core.fingerprint import fingerprint
+from redrive.core.lifecycle import EventStatus, retry_attempts
 from redrive.core.policy import PolicyError, retry_delay
+from redrive.store import transitions
+from redrive.store.audit import Act
 from redrive.store.clock import Clock
 from redrive.store.db import Record, Session
 from redrive.store.operations import RETRY_QUEUE
@@ -124,6 +127,7 @@ class Acts:
             done = await self._do("redrive_many", self._clock.now(), self._org_id, ids, delays_s, *self._who_and_why)
         assert done == len(acting), "their tasks are locked: what was judged still holds"
         await self._audit(acting)
+        self._tell(acting)
         return list(verdicts)
 
     @property
@@ -180,3 +184,26 @@ class Acts:
             operation["id"],
             operation["source"],
         )
+
+    def _tell(self, items: Sequence[Record]) -> None:
+        """The same lines in the log as for each alone; what only hurries or closes a task moves no event."""
+        operation, action = self._operation, self._operation["action"]
+        if action == "skip":
+            old, new = EventStatus.QUEUED, EventStatus.FAILED
+        elif action == "retry" and operation["subject"] != RETRY_QUEUE:
+            old, new = EventStatus.FAILED, EventStatus.QUEUED
+        else:
+            return
+        act = Act(operation["actor"], operation["because"], operation["correlation_id"], operation["source"])
+        for item in items:
+            retries = retry_attempts(item["attempts"], policy_of(item).max_retries) if action == "skip" else 1
+            transitions.tell(
+                self._session,
+                act,
+                old,
+                new,
+                event_id=item["event_id"],
+                task_id=item["task_id"],
+                retry_attempts=retries,
+                org_id=self._org_id,
+            )

@@ -24,15 +24,16 @@ def tell(
     event_id: UUID,
     task_id: UUID | None = None,
     retry_attempts: int = 0,
+    org_id: UUID | None = None,
 ) -> None:
-    """Say it once it is so: a transaction that is rolled back has changed nothing."""
+    """Say it once it is so: a transaction that is rolled back has changed nothing. `org_id`: unless the session's."""
     session.after_commit(
         partial(
             log.info,
             "status_transition",
             event_id=str(event_id),
             task=None if task_id is None else str(task_id),
-            org_id=str(session.org_id),
+            org_id=str(org_id or session.org_id),
             user_id=act.actor,
             old_status=old.value,
             new_status=new.value,
