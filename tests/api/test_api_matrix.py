@@ -18,12 +18,9 @@ from .document import OPERATIONS, Operation
 from .things import make, unknown
 
 # What needs no key. A route gets here on purpose only: all others depend on auth.allowed(Action…).
-SIGN_IN = "POST /v1/session"
-OPEN = {"GET /healthz", "GET /readyz", SIGN_IN}
-# What every key and session may, whatever its role and scope: it is about itself.
-OF_ONESELF = {"GET /v1/session", "PATCH /v1/session", "DELETE /v1/session"}
+OPEN = {"GET /healthz", "GET /readyz"}
 # Those who may only look may do this nevertheless: it changes nothing of the org's.
-FOR_EVERYBODY = frozenset(OF_ONESELF)
+FOR_EVERYBODY: frozenset[str] = frozenset()
 SCOPES: tuple[Scope | None, ...] = (None, *Scope)
 
 SAME = {"X-Correlation-Id": "the-same"}
@@ -31,13 +28,8 @@ SAME = {"X-Correlation-Id": "the-same"}
 # A stream without an id in its path would never end for a caller who may.
 TRIED = [operation for operation in OPERATIONS if operation.path_parameters or not operation.streams]
 LOCKED = [operation for operation in TRIED if str(operation) not in OPEN]
-TABLED = [operation for operation in LOCKED if str(operation) not in OF_ONESELF]
-# PUT makes what it names: there is no unknown one. And the stranger is an OWNER, who sees every org.
-NAMING = [
-    operation
-    for operation in OPERATIONS
-    if operation.path_parameters and operation.method != "PUT" and not operation.path.startswith("/v1/orgs/")
-]
+# PUT makes what it names: there is no unknown one.
+NAMING = [operation for operation in OPERATIONS if operation.path_parameters and operation.method != "PUT"]
 
 Callers = dict[tuple[Role, Scope | None], HttpClient]
 
@@ -74,10 +66,10 @@ async def _try(client: HttpClient, operation: Operation, ids: dict[str, str]) ->
 
 @pytest.mark.parametrize("operation", OPERATIONS, ids=str)
 def test_an_operation_says_which_action_it_is_unless_it_is_open(operation: Operation) -> None:
-    assert (operation.action is None) == (str(operation) in OPEN | OF_ONESELF), (
+    assert (operation.action is None) == (str(operation) in OPEN), (
         "make the route depend on a caller of api/auth.py; or, if anybody may use it, name it in OPEN"
     )
-    assert bool(operation.described.get("security")) == (str(operation) not in OPEN), (
+    assert bool(operation.described.get("security")) == (operation.action is not None), (
         "a router of locked routes has dependencies=SCHEMES, one of open routes has not"
     )
 
@@ -96,12 +88,12 @@ async def test_nobody_gets_in_without_a_key(alone: Api, operation: Operation) ->
     assert (await _try(alone.nobody, operation, unknown(operation))).status == 401
 
 
-@pytest.mark.parametrize("operation", [each for each in TRIED if str(each) in OPEN - {SIGN_IN}], ids=str)
+@pytest.mark.parametrize("operation", [each for each in TRIED if str(each) in OPEN], ids=str)
 async def test_an_open_operation_asks_for_no_key(alone: Api, operation: Operation) -> None:
     assert (await _try(alone.nobody, operation, unknown(operation))).status not in (401, 403)
 
 
-@pytest.mark.parametrize("operation", TABLED, ids=str)
+@pytest.mark.parametrize("operation", LOCKED, ids=str)
 async def test_a_caller_is_refused_exactly_where_the_table_says_so(callers: Callers, operation: Operation) -> None:
     action = operation.action
     assert action is not None

@@ -36,19 +36,6 @@ async def _policy(api: Api, above: Above) -> str:
     return name
 
 
-async def _key(api: Api, above: Above) -> str:
-    return str((await api.owner.post("/v1/keys", {"name": "a key", "role": "VIEWER"})).json["id"])
-
-
-async def _user(api: Api, above: Above) -> str:
-    given = {"email": f"{uuid4().hex}@example.com", "name": "Ada", "role": "VIEWER"}
-    return str((await api.owner.post("/v1/users", given)).json["id"])
-
-
-async def _org(api: Api, above: Above) -> str:
-    return str(api.org_id)
-
-
 # By the path up to the parameter: the same name may mean different things.
 MAKERS: dict[str, Maker] = {
     "/v1/events/{event_id}": _event,
@@ -57,9 +44,6 @@ MAKERS: dict[str, Maker] = {
     "/v1/dead-letters/{task_id}": _dead_letter,
     "/v1/logs/{log_id}": _entry,
     "/v1/policies/{name}": _policy,
-    "/v1/keys/{key_id}": _key,
-    "/v1/users/{user_id}": _user,
-    "/v1/orgs/{org_id}": _org,
 }
 
 

@@ -21,7 +21,7 @@ from redrive.api.problems import forbidden, not_found, session_ended, suspended,
 from redrive.core.permissions import Action
 from redrive.store.clock import Clock, DatabaseClock
 from redrive.store.db import Database
-from redrive.store.keys import Caller, Kind, authenticate, note_use
+from redrive.store.keys import Caller, authenticate, note_use
 from redrive.store.orgs import MAX_ORG_NAME_CHARS, OrgFacts, as_id, find_facts
 from redrive.store.sessions import extend_session, find_session
 
@@ -194,25 +194,18 @@ def _session_digest(token: str) -> bytes:
     return hashlib.sha256(b"session " + token.encode("utf-8", "surrogatepass")).digest()
 
 
-def allowed(action: Action | None, *, or_self: bool = False) -> Callable[[Request], Coroutine[Any, Any, Caller]]:
-    """A dependency: the caller, if their role may do this; None is for everybody who is known.
-
-    `or_self`: or if they are the user in the path.
-    """
+def allowed(action: Action | None) -> Callable[[Request], Coroutine[Any, Any, Caller]]:
+    """A dependency: the caller, if their role may do this; None is for everybody who is known."""
 
     async def dependency(request: Request) -> Caller:
         authenticator: Authenticator = request.app.state.authenticator
         caller = await authenticator.admit(dict(request.scope["headers"]), request.method)
-        if action is None or caller.may(action) or (or_self and is_self(caller, request.path_params["user_id"])):
-            return caller
-        raise forbidden(caller)
+        if action is not None and not caller.may(action):
+            raise forbidden(caller)
+        return caller
 
     dependency.action = action  # type: ignore[attr-defined]
     return dependency
-
-
-def is_self(caller: Caller, user_id: str) -> bool:
-    return caller.kind == Kind.USER and caller.id == as_id(user_id)
 
 
 def action_of(dependency: object) -> Action | None:
@@ -228,5 +221,4 @@ Operator = Annotated[Caller, Depends(allowed(Action.RETRY))]
 Judge = Annotated[Caller, Depends(allowed(Action.JUDGE))]
 Manager = Annotated[Caller, Depends(allowed(Action.MANAGE))]
 Admitter = Annotated[Caller, Depends(allowed(Action.ADMIT))]
-AdmitterOrSelf = Annotated[Caller, Depends(allowed(Action.ADMIT, or_self=True))]
 OwnerOnly = Annotated[Caller, Depends(allowed(Action.OWN))]

@@ -46,10 +46,6 @@ TAGS = {
     "policies": "When a failed task is tried again, and for how long.",
     "audit": "Who did what to which thing, when, from where and why.",
     "stats": "An org in numbers.",
-    "keys": "What programs are let in with.",
-    "users": "The members of an org, and what each may do.",
-    "orgs": "Tenants, their limits, and what they use of them.",
-    "session": "Who is asking; signing in and out.",
     "health": "Whether the process lives, and whether it can accept.",
 }
 

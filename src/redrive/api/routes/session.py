@@ -20,7 +20,7 @@ from redrive.store.orgs import OrgFacts
 from redrive.store.paging import MAX_PAGE_ROWS
 from redrive.store.users import list_memberships
 
-router = APIRouter(tags=["session"])
+router = APIRouter(tags=["session"], dependencies=SCHEMES)
 
 
 def _token(request: Request) -> str | None:
@@ -78,13 +78,13 @@ async def sign_in(request: Request, given: LoginIn, context: Context) -> Respons
     return response
 
 
-@router.get("/v1/session", dependencies=[*SCHEMES, Depends(no_query)], responses=shows(Who))
+@router.get("/v1/session", dependencies=[Depends(no_query)], responses=shows(Who))
 async def who_am_i(caller: Known, context: Context) -> Response:
     """Who the key or the session stands for, and what they may do."""
     return answer(await _who(context, caller))
 
 
-@router.patch("/v1/session", dependencies=[*SCHEMES, Depends(no_query)], responses=shows(Who))
+@router.patch("/v1/session", dependencies=[Depends(no_query)], responses=shows(Who))
 async def switch_org(request: Request, given: SwitchIn, caller: Known, context: Context) -> Response:
     """Go on in another org, by its id or name."""
     token = _own_token(request, caller)
@@ -112,7 +112,7 @@ async def _reachable(context: ApiContext, caller: Caller, called: str) -> OrgFac
     return org
 
 
-@router.delete("/v1/session", status_code=204, dependencies=[*SCHEMES, Depends(no_query)])
+@router.delete("/v1/session", status_code=204, dependencies=[Depends(no_query)])
 async def sign_out(request: Request, caller: Known, context: Context) -> Response:
     """End this session."""
     token = _own_token(request, caller)

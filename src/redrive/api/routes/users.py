@@ -1,12 +1,13 @@
 """Users: the members of the org, their roles, and whether they are suspended."""
 
 from typing import Annotated
+from uuid import UUID
 
 from fastapi import APIRouter, Depends, Query, Request, Response
 
 from redrive.api import shapes
 from redrive.api.answers import answer
-from redrive.api.auth import SCHEMES, Admitter, AdmitterOrSelf, is_self
+from redrive.api.auth import SCHEMES, Admitter, Known
 from redrive.api.browser import token_in
 from redrive.api.context import Context, act_of
 from redrive.api.cursors import ListPlace
@@ -18,6 +19,7 @@ from redrive.api.schemas.base import Page, shows
 from redrive.api.schemas.people import User
 from redrive.core.permissions import Action, Role
 from redrive.store import users
+from redrive.store.keys import Caller, Kind
 from redrive.store.passwords import hash_password
 from redrive.store.users import Refusal, UserChange
 
@@ -47,6 +49,10 @@ def _shape(row: shapes.Row) -> shapes.Shape:
 
 def _refused(refusal: Refusal) -> Problem:
     return Problem(STATUS[refusal], str(refusal))
+
+
+def _is_self(caller: Caller, user_id: UUID) -> bool:
+    return caller.kind == Kind.USER and caller.id == user_id
 
 
 @router.post("", status_code=201, dependencies=[Depends(no_query)], responses=shows(User, 201))
@@ -88,9 +94,11 @@ async def list_users(query: Annotated[PageQuery, Query()], caller: Admitter, con
 
 
 @router.get("/{user_id}", dependencies=[Depends(no_query)], responses=shows(User))
-async def get_user(user_id: str, caller: AdmitterOrSelf, context: Context) -> Response:
+async def get_user(user_id: str, caller: Known, context: Context) -> Response:
     """A member of this org. Whoever may not see them all sees themselves."""
     wanted = id_in_path(user_id, NOUN)
+    if not caller.may(Action.ADMIT) and not _is_self(caller, wanted):
+        raise forbidden(caller)
     async with context.tenant(caller) as session:
         row = await users.get_user(session, wanted)
     if row is None:
@@ -99,15 +107,13 @@ async def get_user(user_id: str, caller: AdmitterOrSelf, context: Context) -> Re
 
 
 @router.patch("/{user_id}", dependencies=[Depends(no_query)], responses=shows(User))
-async def change_user(
-    user_id: str, request: Request, given: UserChangeIn, caller: AdmitterOrSelf, context: Context
-) -> Response:
+async def change_user(user_id: str, request: Request, given: UserChangeIn, caller: Known, context: Context) -> Response:
     """Change the fields given. One's own name and password anybody changes; another's password, an OWNER only."""
     wanted = id_in_path(user_id, NOUN)
-    own = is_self(caller, user_id)
-    if not caller.may(Action.ADMIT) and not given.is_personal:
+    is_self = _is_self(caller, wanted)
+    if not caller.may(Action.ADMIT) and not (is_self and given.is_personal):
         raise forbidden(caller)
-    if given.password is not None and not own and caller.role != Role.OWNER:
+    if given.password is not None and not is_self and caller.role != Role.OWNER:
         raise Problem(403, "A password is changed by its user, or by an OWNER.")
     change = UserChange(
         name=given.name,
@@ -115,7 +121,7 @@ async def change_user(
         suspended=given.suspended,
         password_hash=await hash_password(given.password.get_secret_value()) if given.password else None,
     )
-    token = token_in(dict(request.scope["headers"]).get(b"cookie")) if own else None
+    token = token_in(dict(request.scope["headers"]).get(b"cookie")) if is_self else None
     async with context.beyond(caller) as session:
         row = await users.change_user(session, wanted, change, by=caller.role, act=act_of(request, caller), token=token)
         if isinstance(row, Refusal):
