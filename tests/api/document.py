@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, cast
 
+from redrive.api.auth import ANYBODY
 from redrive.api.openapi import ACTION
 from redrive.api.server import ApiContext, create_app
 from redrive.core.address import AddressRules
@@ -37,8 +38,14 @@ class Operation:
         return f"{self.method} {self.path}"
 
     @property
+    def is_open(self) -> bool:
+        """It needs no key."""
+        return ACTION not in self.described
+
+    @property
     def action(self) -> Action | None:
-        return Action(self.described[ACTION]) if ACTION in self.described else None
+        """None: it is open, or for everybody who has a key."""
+        return None if self.described.get(ACTION, ANYBODY) == ANYBODY else Action(self.described[ACTION])
 
     @property
     def path_parameters(self) -> list[str]:

@@ -83,8 +83,10 @@ def test_an_operation_stands_on_the_page_with_all_that_is_known_of_it(operation:
     assert curl_line(operation.method, operation.path, operation.described) in words
     for parameter in operation.described.get("parameters", ()):
         assert parameter["name"] in words
-    if operation.action is None:
+    if operation.is_open:
         assert "Needs no key." in words
+    elif operation.action is None:
+        assert "of any role" in words
     else:
         assert f"Needs: {operation.action} (" in words
         assert all(role in words for role in ROLES[operation.action])

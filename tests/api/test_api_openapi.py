@@ -13,7 +13,8 @@ from redrive.api.openapi_examples import NoExample, example_of, with_nulls
 from .conftest import Api
 from .document import API, DOCUMENT, OPERATIONS, Operation, schema_for
 
-UNDESCRIBED = {"/openapi.json", "/docs", "/docs/style.css"}  # about the document itself
+# About the document itself, and for browsers.
+UNDESCRIBED = {"/openapi.json", "/docs", "/docs/style.css", "/login"}
 every_operation = pytest.mark.parametrize("operation", OPERATIONS, ids=str)
 
 
@@ -156,6 +157,8 @@ def test_an_example_gets_back_the_nulls_that_its_schema_needs() -> None:
         ("PUT", "/v1/events", "GET, POST"),
         ("GET", "/v1/events/batch", "POST"),
         ("OPTIONS", "/v1/events/batch", "POST"),
+        ("DELETE", "/v1/dead-letters/groups", "GET"),
+        ("GET", "/v1/dead-letters/bulk", "POST"),
         ("POST", "/v1/endpoints/seven", "DELETE, GET, PATCH"),
         ("POST", "/healthz", "GET"),
     ],

@@ -9,6 +9,8 @@ from uuid import uuid4
 from .conftest import Api
 from .document import Operation
 
+EVENT_TYPES = ["invoice.*"]  # of every endpoint here: what else happens waits in the inbox
+
 Above = Mapping[str, str]  # the values of the parameters that stand before it in the path
 Maker = Callable[[Api, Above], Awaitable[str]]
 
@@ -17,8 +19,12 @@ async def _event(api: Api, above: Above) -> str:
     return str((await api.failed_task())["event_id"])
 
 
+async def _event_in_the_inbox(api: Api, above: Above) -> str:
+    return await api.event("nobody.listens")
+
+
 async def _endpoint(api: Api, above: Above) -> str:
-    return str((await api.endpoint())["id"])
+    return str((await api.endpoint(event_types=EVENT_TYPES))["id"])
 
 
 async def _entry(api: Api, above: Above) -> str:
@@ -36,6 +42,35 @@ async def _policy(api: Api, above: Above) -> str:
     return name
 
 
+async def _made(api: Api, path: str, value: object) -> str:
+    made = await api.owner.post(path, value)
+    assert made.status in (201, 202), made.body
+    return str(made.json.get("id") or made.json["operation_id"])
+
+
+async def _operation(api: Api, above: Above) -> str:
+    return await _made(api, "/v1/dead-letters/bulk", {"action": "retry", "ids": [await _dead_letter(api, above)]})
+
+
+async def _paused_operation(api: Api, above: Above) -> str:
+    made = await _operation(api, above)
+    paused = await api.owner.post(f"/v1/operations/{made}/pause")
+    assert paused.status == 200, paused.body
+    return made
+
+
+async def _key(api: Api, above: Above) -> str:
+    return await _made(api, "/v1/keys", {"name": "a key", "role": "VIEWER"})
+
+
+async def _user(api: Api, above: Above) -> str:
+    return await _made(api, "/v1/users", {"email": f"{uuid4().hex}@example.com", "name": "Ada", "role": "VIEWER"})
+
+
+async def _org(api: Api, above: Above) -> str:
+    return await _made(api, "/v1/orgs", {"name": f"org {uuid4().hex}"})
+
+
 # By the path up to the parameter: the same name may mean different things.
 MAKERS: dict[str, Maker] = {
     "/v1/events/{event_id}": _event,
@@ -44,6 +79,16 @@ MAKERS: dict[str, Maker] = {
     "/v1/dead-letters/{task_id}": _dead_letter,
     "/v1/logs/{log_id}": _entry,
     "/v1/policies/{name}": _policy,
+    "/v1/operations/{operation_id}": _operation,
+    "/v1/keys/{key_id}": _key,
+    "/v1/users/{user_id}": _user,
+    "/v1/orgs/{org_id}": _org,
+}
+# Operations that need their thing in another state, by their name.
+IN_ANOTHER_STATE: dict[str, Maker] = {
+    "POST /v1/events/{event_id}/ack": _event_in_the_inbox,
+    "DELETE /v1/events/{event_id}": _event_in_the_inbox,
+    "POST /v1/operations/{operation_id}/resume": _paused_operation,
 }
 
 
@@ -61,7 +106,8 @@ async def make(api: Api, operation: Operation) -> dict[str, str]:
     made: dict[str, str] = {}
     for name, place in places(operation).items():
         assert place in MAKERS, f"{operation}: add to MAKERS of tests/api/things.py how a {place} is made"
-        made[name] = await MAKERS[place](api, made)
+        maker = IN_ANOTHER_STATE.get(str(operation), MAKERS[place])
+        made[name] = await maker(api, made)
     return made
 
 

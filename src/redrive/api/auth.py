@@ -25,6 +25,7 @@ from redrive.store.keys import Caller, authenticate, note_use
 from redrive.store.orgs import MAX_ORG_NAME_CHARS, OrgFacts, as_id, find_facts
 from redrive.store.sessions import extend_session, find_session
 
+ANYBODY = "any"  # in the place of an action: whoever has a key or a session
 CALLER_TTL_S = 2.0
 MAX_CALLERS_REMEMBERED = 10_000
 MAX_KEY_BYTES = 512
@@ -204,14 +205,14 @@ def allowed(action: Action | None) -> Callable[[Request], Coroutine[Any, Any, Ca
             raise forbidden(caller)
         return caller
 
-    dependency.action = action  # type: ignore[attr-defined]
+    dependency.admits = action or ANYBODY  # type: ignore[attr-defined]
     return dependency
 
 
-def action_of(dependency: object) -> Action | None:
-    """What a dependency made by `allowed` asks for; None for any other."""
-    action: Action | None = getattr(dependency, "action", None)
-    return action
+def admits(dependency: object) -> str | None:
+    """Whom a dependency made by `allowed` lets pass: those who may do an action, or ANYBODY; None for any other."""
+    admitted: str | None = getattr(dependency, "admits", None)
+    return admitted
 
 
 Known = Annotated[Caller, Depends(allowed(None))]

@@ -1,4 +1,4 @@
-"""Which methods a path takes, as /openapi.json says: for the Allow header of a 405. Pure.
+"""Which methods a path takes, as /openapi.json says: for a 405 and its Allow header. Pure.
 
 The framework knows only the first route that has the path, and not the hot ones. Asked by server.
 """
@@ -18,6 +18,11 @@ class PathMethods:
     @classmethod
     def of(cls, document: Mapping[str, Any]) -> "PathMethods":
         return cls(document["paths"])
+
+    def lacks(self, path: str, method: str) -> bool:
+        """Whether the path stands there itself, without this method: then it must not be read as another with an id."""
+        exact = self._exact.get(path)
+        return exact is not None and method not in exact
 
     def allowed(self, path: str) -> str:
         """As an Allow header says it. A path that stands there itself means nothing else."""

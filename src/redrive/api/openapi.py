@@ -9,7 +9,7 @@ from typing import Any
 from fastapi import FastAPI
 from fastapi.routing import iter_route_contexts
 
-from redrive.api.auth import action_of
+from redrive.api.auth import admits
 from redrive.api.cloud_events import BATCH_TYPE, MAX_NAME_CHARS, SPEC_VERSION, STRUCTURED_TYPE
 from redrive.api.correlation import MAX_CORRELATION_CHARS
 from redrive.api.event_input import (
@@ -25,7 +25,8 @@ from redrive.api.schemas.base import EVENT_ID
 from redrive.core.permissions import Action
 from redrive.store.events import MAX_BATCH_EVENTS
 
-ACTION = "x-action"  # which action of core.permissions an operation is; none: it needs no key
+# Which action of core.permissions an operation is, or auth.ANYBODY; where it is missing, no key is needed.
+ACTION = "x-action"
 SAMPLE_ID = "01890000-0000-7000-8000-000000000000"
 
 DESCRIPTION = """\
@@ -42,8 +43,16 @@ TAGS = {
     "retries": "The kill switch: pause and resume, and see what is paused.",
     "retry queue": "What failed and will be tried again.",
     "dead letters": "What failed for good, and what people do with it.",
+    "operations": "Bulk actions: how far they have come, paused, resumed, cancelled.",
+    "inbox": "Events that no endpoint takes: read, acknowledged, deleted.",
     "logs": "One record per task: what was sent, what came back, every try.",
     "policies": "When a failed task is tried again, and for how long.",
+    "retries": "The kill switch: pause and resume retries, of the org and of the installation.",
+    "stats": "Where everything stands, in numbers.",
+    "keys": "API keys of the org.",
+    "users": "The members of the org.",
+    "orgs": "Tenants and their limits.",
+    "session": "Who is asking; signing in and out.",
     "audit": "Who did what to which thing, when, from where and why.",
     "stats": "An org in numbers.",
     "health": "Whether the process lives, and whether it can accept.",
@@ -273,10 +282,10 @@ def _describe_actions(app: FastAPI, document: dict[str, Any]) -> None:
     """What the dependencies of a route demand, for people and tests to read."""
     for route in iter_route_contexts(app.routes):
         operations = document["paths"].get(route.path_format, {})
-        actions = [action for action in map(action_of, _calls(getattr(route, "dependant", None))) if action is not None]
+        asked = [each for each in map(admits, _calls(getattr(route, "dependant", None))) if each is not None]
         for method in route.methods or ():
-            if actions and method.lower() in operations:
-                operations[method.lower()][ACTION] = actions[0].value
+            if asked and method.lower() in operations:
+                operations[method.lower()].setdefault(ACTION, str(asked[0]))  # a route may say more of itself
 
 
 def _calls(dependant: Any) -> Iterator[Any]:
@@ -287,6 +296,8 @@ def _calls(dependant: Any) -> Iterator[Any]:
 
 
 def _describe_operation(operation: dict[str, Any]) -> None:
+    if ACTION not in operation:
+        operation.pop("security", None)
     operation["responses"].pop("422", None)
     operation["responses"]["default"] = _PROBLEM
     name = operation["operationId"].replace("_", " ")

@@ -102,6 +102,7 @@ class Api:
         self.desk = desk
         self.routes = routes
         self._guard = guard
+        self._methods: PathMethods = routes.state.methods
         self._committer = committer
         self._authenticator = authenticator
 
@@ -134,8 +135,8 @@ class Api:
         is_hot = scope["method"] == "POST" and scope["path"] in (EVENTS_PATH, BATCH_PATH)
         outgoing = _Started(send)
         try:
-            if scope["path"] == BATCH_PATH and not is_hot:
-                raise _no_such_method("POST")  # else it would be asked for as an event's id
+            if not is_hot and self._methods.lacks(scope["path"], scope["method"]):
+                raise _no_such_method(self._methods.allowed(scope["path"]))
             await (self.front_door if is_hot else self._guard)(scope, headers, receive, outgoing, correlation_id)
         except Disconnected:
             return

@@ -5,6 +5,7 @@ import shlex
 from collections.abc import Mapping
 from typing import Any
 
+from redrive.api.auth import ANYBODY
 from redrive.api.docs.markup import NOTHING, Html, anchor, joined, paragraphs, prose, tag, text
 from redrive.api.docs.tables import fields, parameters, rows, shown_name, table
 from redrive.api.openapi import ACTION, operations_of
@@ -132,6 +133,8 @@ def _needs(operation: Mapping[str, Any]) -> Html:
     """Who may do this."""
     if ACTION not in operation:
         return tag("p", text("Needs no key."), cls="needs")
+    if operation[ACTION] == ANYBODY:
+        return tag("p", text("Needs a key or a session, of any role."), cls="needs")
     action = Action(operation[ACTION])
     roles = ", ".join(role for role in Role if role in ROLES[action])
     scopes = [scope for scope, actions in SCOPES.items() if action in actions]

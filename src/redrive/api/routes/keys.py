@@ -71,6 +71,7 @@ async def list_keys(query: Annotated[PageQuery, Query()], caller: Admitter, cont
 
 @router.get("/{key_id}", dependencies=[Depends(no_query)], responses=shows(Key))
 async def get_key(key_id: str, caller: Admitter, context: Context) -> Response:
+    """One key of the org: what it may do, and when it was last used; never the key."""
     wanted = id_in_path(key_id, NOUN)
     async with context.tenant(caller) as session:
         row = await keys.get_key(session, wanted)

@@ -45,8 +45,10 @@ async def list_policies(caller: Reader, context: Context) -> Response:
 async def preview_draft(given: _Given, caller: Manager) -> Response:
     """The schedule of a policy that is not stored: for whoever is about to write one."""
     policy, _ = read_policy(given)
-    name = given.get("name")
-    return answer(shapes.policy_preview(name if isinstance(name, str) and _NAME.fullmatch(name) else None, policy))
+    name = given.get("name", "")
+    if not isinstance(name, str):
+        raise invalid(FieldError(("body", "name"), "must be text, or be left out"))
+    return answer(shapes.policy_preview(name if _NAME.fullmatch(name) else None, policy))
 
 
 @router.get("/{name}", responses=shows(PolicyShape))
@@ -95,7 +97,7 @@ async def put_policy(name: _Name, request: Request, given: _Given, caller: Manag
 
 
 @router.delete("/{name}", status_code=204)
-async def delete_policy(name: str, request: Request, caller: Manager, context: Context) -> Response:
+async def delete_policy(name: _Name, request: Request, caller: Manager, context: Context) -> Response:
     """Take a policy away that nothing names any more. Tasks accepted under it keep it."""
     if not _NAME.fullmatch(name):
         raise not_found("policy")

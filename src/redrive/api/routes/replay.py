@@ -13,7 +13,7 @@ from redrive.api.queries import id_in_path, no_query
 from redrive.api.replay_input import ReplayIn
 from redrive.api.routes.retry_queue import refused
 from redrive.api.schemas.base import shows
-from redrive.api.schemas.edits import ReplayedLetter
+from redrive.api.schemas.dead_letters import DeadLetter
 from redrive.store import dead_letters, edits
 from redrive.store.edits import EditError
 
@@ -22,7 +22,7 @@ NOUN = "dead letter"
 router = APIRouter(prefix="/v1/dead-letters", tags=["dead letters"], dependencies=[*SCHEMES, Depends(no_query)])
 
 
-@router.post("/{task_id}/replay", responses=shows(ReplayedLetter))
+@router.post("/{task_id}/replay", responses=shows(DeadLetter))
 async def replay(
     task_id: str, request: Request, caller: Judge, context: Context, given: ReplayIn | None = None
 ) -> Response:

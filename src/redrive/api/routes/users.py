@@ -32,6 +32,9 @@ STATUS = {
     Refusal.LAST_OWNER: 409,
 }
 
+# Who may do more than look at, or change, themselves.
+ADMITTERS = {"x-action": Action.ADMIT.value}
+
 router = APIRouter(prefix="/v1/users", tags=["users"], dependencies=SCHEMES)
 
 
@@ -93,7 +96,7 @@ async def list_users(query: Annotated[PageQuery, Query()], caller: Admitter, con
     return answer(shapes.page([_shape(row) for row in page.rows], limit=query.limit, cursor=cursor, total=page.total))
 
 
-@router.get("/{user_id}", dependencies=[Depends(no_query)], responses=shows(User))
+@router.get("/{user_id}", dependencies=[Depends(no_query)], responses=shows(User), openapi_extra=ADMITTERS)
 async def get_user(user_id: str, caller: Known, context: Context) -> Response:
     """A member of this org. Whoever may not see them all sees themselves."""
     wanted = id_in_path(user_id, NOUN)
@@ -106,7 +109,7 @@ async def get_user(user_id: str, caller: Known, context: Context) -> Response:
     return answer(_shape(row))
 
 
-@router.patch("/{user_id}", dependencies=[Depends(no_query)], responses=shows(User))
+@router.patch("/{user_id}", dependencies=[Depends(no_query)], responses=shows(User), openapi_extra=ADMITTERS)
 async def change_user(user_id: str, request: Request, given: UserChangeIn, caller: Known, context: Context) -> Response:
     """Change the fields given. One's own name and password anybody changes; another's password, an OWNER only."""
     wanted = id_in_path(user_id, NOUN)

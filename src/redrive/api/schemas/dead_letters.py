@@ -8,6 +8,7 @@ from pydantic import Field
 
 from redrive.api.schemas.attempts import ATTEMPT_EXAMPLE, Attempt
 from redrive.api.schemas.base import AT, Answer, example
+from redrive.api.schemas.edits import Edit
 from redrive.api.schemas.policies import SPEC_EXAMPLE
 from redrive.api.schemas.retry_queue import ENTRY_EXAMPLE, RetryQueueEntry
 
@@ -84,6 +85,9 @@ class DeadLetterDetail(DeadLetter):
             "step_index": None,
             "replay": {"count": 0, "at": None, "by": None, "because": None, "outcome": None},
             "resolution": None,
+            "edit": None,
+            "edited_payload": None,
+            "edits": [],
         }
     )
 
@@ -94,3 +98,6 @@ class DeadLetterDetail(DeadLetter):
     step_index: int | None
     replay: Replay
     resolution: Resolution | None
+    edit: int | None = Field(description="The number of the edit that its next try sends; null: the original.")
+    edited_payload: Any = Field(description="Any JSON; values that look secret are hidden.")
+    edits: list[Edit]

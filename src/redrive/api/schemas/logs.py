@@ -13,6 +13,7 @@ from redrive.api.schemas.attempts import (
     ReceivedResponse,
 )
 from redrive.api.schemas.base import AT, EVENT_ID, TASK_ID, Answer, example
+from redrive.api.schemas.edits import Edit
 
 
 class Log(Answer):
@@ -35,6 +36,7 @@ class Log(Answer):
             "created_at": "2026-11-15T17:57:25.844434Z",
             "updated_at": AT,
             "attempts": [ATTEMPT_EXAMPLE],
+            "edits": [],
         }
     )
 
@@ -53,3 +55,4 @@ class Log(Answer):
     created_at: datetime
     updated_at: datetime
     attempts: list[Attempt]
+    edits: list[Edit]
