@@ -40,7 +40,6 @@ unknown id and another org's id answer alike: 404. A parameter or field that is 
 TAGS = {
     "events": "What producers hand in, and where it stands.",
     "endpoints": "Where deliveries go.",
-    "retries": "The kill switch: pause and resume, and see what is paused.",
     "retry queue": "What failed and will be tried again.",
     "dead letters": "What failed for good, and what people do with it.",
     "operations": "Bulk actions: how far they have come, paused, resumed, cancelled.",
@@ -54,7 +53,6 @@ TAGS = {
     "orgs": "Tenants and their limits.",
     "session": "Who is asking; signing in and out.",
     "audit": "Who did what to which thing, when, from where and why.",
-    "stats": "An org in numbers.",
     "health": "Whether the process lives, and whether it can accept.",
 }
 
