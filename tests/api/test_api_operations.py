@@ -470,3 +470,79 @@ async def test_streams_are_counted_bounded_and_forgotten(own_api: Api, monkeypat
                     if second.head.startswith("HTTP/1.1 200"):
                         return
                 await asyncio.sleep(0.02)
+
+
+async def test_its_items_tell_which_failed_and_why(api: Api) -> None:
+    await api.endpoint()
+    ids, unknown = await dead(api, 3), str(uuid4())
+    answer = await api.owner.post(f"{LETTERS}?wait=true", {"action": "resolve", "ids": [*ids, unknown]})
+    path = f"/v1/operations/{answer.headers['x-operation-id']}/items"
+    failed = (await api.viewer.get(f"{path}?state=failed")).json["data"]
+    assert failed == [{"n": 4, "id": unknown, "state": "failed", "note": "There is no such entry here."}]
+    seen: list[str] = []
+    query = "limit=2"
+    while query:
+        page = (await api.viewer.get(f"{path}?{query}")).json
+        seen += [item["id"] for item in page["data"]]
+        cursor = page["pagination"]["cursor"]
+        query = f"limit=2&cursor={cursor}" if cursor else ""
+    assert seen == [*ids, unknown]
+    assert (await api.owner.get(f"{path}?state=lost")).status == 400
+    assert (await api.stranger.get(path)).status == 404
+
+
+async def test_a_patch_edits_every_payload_on_the_way(api: Api) -> None:
+    endpoint = await api.endpoint()
+    for payload in ({"amount": 1, "draft": True}, {"amount": 2.50}, "not an object"):
+        await api.event(payload=payload)
+    jobs = await api.claim()
+    for job in jobs:
+        await api.die(job)
+    asked = {
+        "action": "retry",
+        "filter": {"endpoint_id": endpoint["id"]},
+        "patch": {"currency": "EUR", "draft": None},
+        "now": True,
+        "because": "the currency was missing",
+    }
+    operation = (await api.owner.post(LETTERS, asked)).json
+    assert operation["patch"] == {"currency": "EUR", "draft": None}
+    sent = {job.body for job in await api.claim()}
+    assert sent == {b'{"amount":1,"currency":"EUR"}', b'{"amount":2.5,"currency":"EUR"}', b'{"currency":"EUR"}'}
+    detail = (await api.owner.get(f"/v1/dead-letters/{jobs[0].id}")).json
+    assert detail["payload_snapshot"] == {"amount": 1, "draft": True}
+    assert detail["edits"][0]["because"] == "the currency was missing"
+    entries = (await api.owner.get("/v1/audit?action=dead_letter.replay")).json["data"]
+    assert {entry["subject_id"] for entry in entries} == {str(job.id) for job in jobs}
+
+
+async def test_what_cannot_be_patched_fails_with_a_note_and_stays_dead(api: Api) -> None:
+    await api.endpoint()
+    made = await api.owner.request(
+        "POST",
+        "/v1/events",
+        body=b"\xff\x00",
+        headers={
+            "ce-specversion": "1.0",
+            "ce-id": "1",
+            "ce-source": "/a",
+            "ce-type": "raw.bytes",
+            "Content-Type": "application/octet-stream",
+        },
+    )
+    assert made.status == 202, made.body
+    (job,) = await api.claim()
+    await api.die(job)
+    answer = await api.owner.post(f"{LETTERS}?wait=true", {"action": "retry", "ids": [str(job.id)], "patch": {"a": 1}})
+    assert answer.json == {"succeeded": 0, "failed": 1}
+    items = await api.owner.get(f"/v1/operations/{answer.headers['x-operation-id']}/items")
+    assert "not JSON" in items.json["data"][0]["note"]
+    assert (await api.owner.get(f"/v1/dead-letters/{job.id}")).json["state"] == "open"
+
+
+@pytest.mark.parametrize(
+    "given",
+    [{"action": "resolve", "patch": {"a": 1}}, {"action": "retry", "patch": {}}, {"action": "retry", "patch": 7}],
+)
+async def test_a_patch_is_an_object_and_goes_with_retries_only(api: Api, given: dict[str, object]) -> None:
+    assert (await api.owner.post(LETTERS, {**given, "ids": [str(uuid4())]})).status == 422

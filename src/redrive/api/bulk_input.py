@@ -7,6 +7,7 @@ from itertools import pairwise
 from typing import Annotated, Literal
 from uuid import UUID
 
+import msgspec
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from redrive.api.endpoint_input import RatePerS
@@ -39,6 +40,7 @@ Time = Annotated[Moment, Field(strict=False), BeforeValidator(_is_text)]
 Ids = Annotated[list[Id], Field(min_length=1, max_length=MAX_IDS), AfterValidator(_each_once)]
 Percent = Annotated[float, Field(gt=0, le=100, allow_inf_nan=False)]
 Stages = Annotated[list[Percent], Field(min_length=1, max_length=MAX_STAGES), AfterValidator(_rising)]
+MAX_PATCH_BYTES = 65_536
 EXAMPLE_ID = "01a1e060-ffa4-7994-baec-3e968ddb2a3e"
 
 
@@ -119,7 +121,10 @@ class CanaryIn(BaseModel):
 
 
 class LettersBulkIn(_ChoiceIn):
-    """Dead letters: by their ids, or all that a filter matches now. `now` goes with `retry`: no first delay."""
+    """Dead letters: by their ids, or all that a filter matches now.
+
+    `now` and `patch` go with `retry`: no first delay; a merge patch (RFC 7396) over each payload.
+    """
 
     model_config = ConfigDict(
         extra="forbid",
@@ -141,17 +146,20 @@ class LettersBulkIn(_ChoiceIn):
     now: bool = False
     canary: CanaryIn | None = None
     rate_per_s: RatePerS | None = None
+    patch: Annotated[dict[str, object] | None, Field(min_length=1, examples=[{"currency": "EUR"}])] = None
 
     @model_validator(mode="after")
-    def _now_is_for_retries(self) -> "LettersBulkIn":
-        if self.now and self.action != "retry":
-            raise ValueError("now goes with the action retry only")
+    def _some_are_for_retries(self) -> "LettersBulkIn":
+        if self.action != "retry" and (self.now or self.patch is not None):
+            raise ValueError("now and patch go with the action retry only")
+        if self.patch is not None and len(msgspec.json.encode(self.patch)) > MAX_PATCH_BYTES:
+            raise ValueError(f"a patch has at most {MAX_PATCH_BYTES} bytes")
         return self
 
     def spec(self) -> OperationSpec:
         canary = self.canary and Canary(tuple(self.canary.stages), self.canary.max_failure_rate)
         return OperationSpec(
-            DEAD_LETTERS, self.action, self.ids, self._filter(), self.now, canary or None, self.rate_per_s
+            DEAD_LETTERS, self.action, self.ids, self._filter(), self.now, canary or None, self.rate_per_s, self.patch
         )
 
 
@@ -177,6 +185,10 @@ class WaitQuery(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     wait: bool = False
+
+
+class ItemsQuery(PageQuery):
+    state: Literal["waiting", "sent", "succeeded", "failed"] | None = None
 
 
 class OperationsQuery(PageQuery):

@@ -18,7 +18,7 @@ from redrive.api.problems import FieldError, Problem, bad_query
 
 MAX_CURSOR_CHARS = 512
 _MAC_BYTES = 16
-_TIME, _ID = "t", "i"
+_TIME, _ID, _NUMBER = "t", "i", "n"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class Cursors:
         self._key = key
 
     def write(self, place: ListPlace, row_key: tuple[object, ...]) -> str:
-        """`row_key`: the times and ids that the last row shown is sorted by."""
+        """`row_key`: the times, ids and numbers that the last row shown is sorted by."""
         parts = msgspec.json.encode([_tagged(part) for part in row_key])
         return urlsafe_b64encode(self._mac(place, parts) + parts).rstrip(b"=").decode()
 
@@ -62,11 +62,15 @@ class Cursors:
 def _tagged(part: object) -> tuple[str, str]:
     if isinstance(part, datetime):
         return _TIME, part.isoformat()
-    assert isinstance(part, UUID), "lists are sorted by times and ids"
+    if isinstance(part, int):
+        return _NUMBER, str(part)
+    assert isinstance(part, UUID), "lists are sorted by times, ids and numbers"
     return _ID, part.hex
 
 
-def _untagged(kind: str, text: str) -> datetime | UUID:
+def _untagged(kind: str, text: str) -> datetime | UUID | int:
+    if kind == _NUMBER:
+        return int(text)
     return datetime.fromisoformat(text) if kind == _TIME else UUID(hex=text)
 
 

@@ -2,6 +2,7 @@
 
 import msgspec
 
+from redrive.api.evidence import redacted_payload
 from redrive.core.operations import OperationState, ending, progress
 from redrive.store.db import Record
 
@@ -27,6 +28,7 @@ def operation(row: Record) -> Shape:
         "now": row["at_once"],
         "canary": _json(row["canary"]),
         "rate_per_s": row["rate_per_s"],
+        "patch": redacted_payload(row["patch"].encode()) if row["patch"] is not None else None,
         "note": row["note"],
         "progress": progress(row["succeeded"], row["failed"], row["total"]),
         "message": message(row),
@@ -34,6 +36,10 @@ def operation(row: Record) -> Shape:
         "updated_at": row["updated_at"],
         "finished_at": row["finished_at"],
     }
+
+
+def item(row: Record) -> Shape:
+    return {"n": row["n"], "id": row["task_id"], "state": row["state"], "note": row["note"]}
 
 
 def result(row: Record) -> Shape:

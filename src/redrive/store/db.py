@@ -249,10 +249,12 @@ async def _roll_back(connection: Any) -> None:
 class Session:
     """One transaction. `org_id` is set where it is a tenant's."""
 
-    def __init__(self, connection: Any, org_id: UUID | None) -> None:
+    def __init__(
+        self, connection: Any, org_id: UUID | None, afterwards: list[Callable[[], object]] | None = None
+    ) -> None:
         self._connection = connection
         self._org_id = org_id
-        self._afterwards: list[Callable[[], object]] = []
+        self._afterwards = [] if afterwards is None else afterwards
 
     def after_commit(self, call: Callable[[], object]) -> None:
         """Do this once the transaction is durable; not at all where it is not."""
@@ -270,7 +272,7 @@ class Session:
 
     def of(self, org_id: UUID) -> "Session":
         """The same transaction, for what belongs to another org. As the engine: the app's role sees one org."""
-        return Session(self._connection, org_id)
+        return Session(self._connection, org_id, self._afterwards)
 
     async def fetch(self, name: str, *args: object) -> list[Record]:
         rows: list[Record] = await self._connection.fetch(query(name), *args)

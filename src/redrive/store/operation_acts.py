@@ -8,6 +8,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
+import msgspec
+
 from redrive.core.fingerprint import fingerprint
 from redrive.core.lifecycle import EventStatus, retry_attempts
 from redrive.core.policy import PolicyError, retry_delay
@@ -15,6 +17,7 @@ from redrive.store import transitions
 from redrive.store.audit import Act
 from redrive.store.clock import Clock
 from redrive.store.db import Record, Session
+from redrive.store.edits import EditError, replay_patched
 from redrive.store.operations import RETRY_QUEUE
 from redrive.store.policies import policy_of
 from redrive.store.retry_queue import Refusal
@@ -110,6 +113,8 @@ class Acts:
         """Do it, and write it into the audit. The verdicts come back as they turned out."""
         operation = self._operation
         action, is_queue = operation["action"], operation["subject"] == RETRY_QUEUE
+        if operation["patch"] is not None:
+            return [await self._patched(verdict) if verdict.acts else verdict for verdict in verdicts]
         delays_s: list[float] = []
         if action == "retry" and not is_queue:
             verdicts, delays_s = self._delays(verdicts)
@@ -129,6 +134,23 @@ class Acts:
         await self._audit(acting)
         self._tell(acting)
         return list(verdicts)
+
+    async def _patched(self, verdict: Verdict) -> Verdict:
+        """A replay of its own, with its entry in the audit: each payload is another."""
+        patch = msgspec.json.decode(self._operation["patch"])
+        session, at_once = self._session.of(self._org_id), self._operation["at_once"]
+        try:
+            refusal = await replay_patched(
+                session, verdict.item["task_id"], patch, self._act, self._clock, self._dice(), at_once
+            )
+        except (EditError, PolicyError) as problem:
+            return Verdict(verdict.item, "failed", note=str(problem))
+        return verdict if refusal is None else _refused(verdict.item, refusal)
+
+    @property
+    def _act(self) -> Act:
+        operation = self._operation
+        return Act(operation["actor"], operation["because"], operation["correlation_id"], operation["source"])
 
     @property
     def _who_and_why(self) -> tuple[str, str | None]:
@@ -194,12 +216,11 @@ class Acts:
             old, new = EventStatus.FAILED, EventStatus.QUEUED
         else:
             return
-        act = Act(operation["actor"], operation["because"], operation["correlation_id"], operation["source"])
         for item in items:
             retries = retry_attempts(item["attempts"], policy_of(item).max_retries) if action == "skip" else 1
             transitions.tell(
                 self._session,
-                act,
+                self._act,
                 old,
                 new,
                 event_id=item["event_id"],

@@ -32,6 +32,7 @@ class OperationSpec:
     at_once: bool = False
     canary: Canary | None = None
     rate_per_s: float | None = None
+    patch: Mapping[str, object] | None = None  # merged into every payload that is retried
 
 
 class TooManyOperations(Exception):
@@ -67,6 +68,7 @@ async def create(session: Session, spec: OperationSpec, act: Act, clock: Clock) 
         act.source,
         clock.now(),
         0 if spec.ids is None else len(spec.ids),
+        _json(spec.patch),
     )
     assert row is not None
     operation_id: UUID = row["id"]
@@ -80,6 +82,7 @@ async def create(session: Session, spec: OperationSpec, act: Act, clock: Clock) 
         "now": spec.at_once,
         "canary": spec.canary,
         "rate_per_s": spec.rate_per_s,
+        "patched": None if spec.patch is None else sorted(spec.patch),
     }
     await audit.record(session, act, "operation.create", "operation", operation_id, after=after)
     return row
@@ -94,6 +97,16 @@ async def list_operations(session: Session, *, state: str | None, limit: int, af
     rows = await session.fetch("list_operations", session.org_id, state, *(after or (None,)), limit + 1)
     counted = await session.fetchrow("count_operations", session.org_id, state)
     return page_of(rows, limit, ("id",), counted["n"] if counted else 0)
+
+
+async def list_items(
+    session: Session, operation_id: UUID, *, state: str | None, limit: int, after: Sequence[object] | None
+) -> Page:
+    """What becomes of each of its tasks, in the order they are acted on."""
+    rows = await session.fetch(
+        "list_operation_items", session.org_id, operation_id, state, *(after or (None,)), limit + 1
+    )
+    return page_of(rows, limit, ("n",))
 
 
 async def tell(

@@ -13,14 +13,14 @@ from redrive.api import operation_shapes as shapes
 from redrive.api.answers import answer
 from redrive.api.auth import SCHEMES, Judge, Operator, Reader
 from redrive.api.bulk import begin
-from redrive.api.bulk_input import OperationsQuery, RecoverIn
+from redrive.api.bulk_input import ItemsQuery, OperationsQuery, RecoverIn
 from redrive.api.context import ApiContext, Context, act_of
 from redrive.api.cursors import ListPlace
 from redrive.api.operation_desk import Desk, OperationDesk
 from redrive.api.problems import Problem, not_found
 from redrive.api.queries import BecauseIn, id_in_path, no_query
 from redrive.api.schemas.base import Page, shows
-from redrive.api.schemas.operations import Operation
+from redrive.api.schemas.operations import Operation, OperationItem
 from redrive.api.shapes import page as page_shape
 from redrive.core.operations import Command
 from redrive.store import operations
@@ -57,6 +57,20 @@ async def list_operations(query: Annotated[OperationsQuery, Query()], caller: Re
 async def get_operation(operation_id: str, caller: Reader, context: Context) -> Response:
     """How one stands."""
     return answer(shapes.operation(await _operation(operation_id, caller, context)))
+
+
+@router.get("/operations/{operation_id}/items", responses=shows(Page[OperationItem]))
+async def list_operation_items(
+    operation_id: str, query: Annotated[ItemsQuery, Query()], caller: Reader, context: Context
+) -> Response:
+    """What becomes of each of its tasks, in the order they are acted on. The operation itself has the sums."""
+    wanted = (await _operation(operation_id, caller, context))["id"]
+    place = ListPlace(f"operation-items {wanted}", caller.org_id, query.filters())
+    after = context.cursors.read(place, query.cursor)
+    async with context.tenant(caller) as session:
+        found = await operations.list_items(session, wanted, state=query.state, limit=query.limit, after=after)
+    cursor = context.cursors.write(place, found.next_key) if found.next_key else None
+    return answer(page_shape([shapes.item(row) for row in found.rows], limit=query.limit, cursor=cursor, total=None))
 
 
 @router.get(

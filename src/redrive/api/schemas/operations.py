@@ -35,6 +35,7 @@ class Operation(Answer):
             "now": False,
             "canary": None,
             "rate_per_s": None,
+            "patch": None,
             "note": None,
             "progress": "3/5 succeeded, 2/5 failed",
             "message": "Bulk retry complete. 3 succeeded, 2 failed.",
@@ -60,12 +61,24 @@ class Operation(Answer):
     now: bool
     canary: CanaryPlan | None
     rate_per_s: float | None
+    patch: object
     note: str | None
     progress: str
     message: str | None
     created_at: datetime
     updated_at: datetime
     finished_at: datetime | None
+
+
+class OperationItem(Answer):
+    """One of its tasks. `note` says why it failed, where no try of its own does."""
+
+    model_config = example({"n": 3, "id": _ID, "state": "failed", "note": "There is no such entry here."})
+
+    n: int
+    id: UUID
+    state: Literal["waiting", "sent", "succeeded", "failed"]
+    note: str | None
 
 
 class BulkResult(Answer):
