@@ -5,13 +5,13 @@ BIN     := $(VENV)/bin
 STAMP   := $(VENV)/.installed
 ARGS    ?=
 
-.PHONY: serve test check bench install clean
+.PHONY: serve test check servers bench install clean
 
 serve: install
 	@exec $(BIN)/redrive serve $(ARGS)
 
 # Two at a time, a file to each: most of a test's time is spent waiting for processes.
-test: check
+test: check servers
 	@exec $(BIN)/pytest -n 2 --dist loadfile $(ARGS)
 
 check: install
@@ -19,6 +19,9 @@ check: install
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+servers:
+	@scripts/install-servers.sh
 
 bench: install
 	@exec $(BIN)/python -m bench.run $(ARGS)

@@ -1,0 +1,20 @@
+#!/usr/bin/env bash
+# Install the servers that tests talk to, where they are absent and this may be done. Called by make before tests.
+# Without them their tests are skipped, by name.
+set -euo pipefail
+
+packages=()
+command -v nginx >/dev/null || [ -x /usr/sbin/nginx ] || packages+=(nginx-light)
+command -v pgbouncer >/dev/null || [ -x /usr/sbin/pgbouncer ] || packages+=(pgbouncer)
+[ ${#packages[@]} = 0 ] && exit 0
+
+say_skipped() {
+  echo "install: ${packages[*]} not installed ($1): the tests that need them will be skipped" >&2
+  exit 0
+}
+
+command -v apt-get >/dev/null || say_skipped "there is no apt-get"
+[ "$(id -u)" = 0 ] || say_skipped "only root may"
+export DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 # a package's own service is not started: tests start theirs
+timeout 120 apt-get update -qq || say_skipped "apt-get update failed"
+timeout 180 apt-get install -y -qq --no-install-recommends "${packages[@]}" >/dev/null || say_skipped "apt-get install failed"
