@@ -337,7 +337,7 @@ async def test_a13_what_is_held_says_so(office: Office) -> None:
         office.service.schedule_retry(id),
         office.service.mark_failed(id, ""),
     ):
-        with pytest.raises(NotPossible, match="its endpoint is disabled"):
+        with pytest.raises(NotPossible, match='its endpoint "hook" is disabled'):
             await action
     assert (await office.entry(id))["held"]
     assert await office.engine.skip(id) is None

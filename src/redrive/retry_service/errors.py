@@ -2,7 +2,9 @@
 
 from uuid import UUID
 
-from redrive.api.routes.retry_queue import refused
+from redrive.api.routes.retry_queue import held, refused
+from redrive.store.db import Session
+from redrive.store.pausing import hold_causes
 from redrive.store.retry_queue import Refusal
 
 Id = UUID | str
@@ -20,9 +22,9 @@ class NotPossible(RetryServiceError):
     """It cannot be done now, or not with this."""
 
 
-def error_of(refusal: Refusal, noun: str) -> RetryServiceError:
+async def error_of(session: Session, task_id: UUID, refusal: Refusal, noun: str) -> RetryServiceError:
     """The sentence that a caller of the HTTP API would get."""
-    problem = refused(refusal, noun)
+    problem = held(await hold_causes(session, task_id)) if refusal is Refusal.HELD else refused(refusal, noun)
     return NotFound(problem.detail) if problem.status == 404 else NotPossible(problem.detail)
 
 

@@ -76,6 +76,7 @@ async def get_policy(session: Session, name: str) -> Record | None:
 
 async def put_policy(session: Session, name: str, policy: Policy, act: Act, binding: Binding = UNBOUND) -> Record:
     """Make or replace the policy of that name. Tasks accepted before keep theirs."""
+    await session.execute("lock_policies", session.org_id)
     before = await get_policy(session, name)
     if binding.event_types:
         others = await session.fetchrow("count_bound_types", session.org_id, name)
@@ -114,6 +115,7 @@ async def put_policy(session: Session, name: str, policy: Policy, act: Act, bind
 
 async def delete_policy(session: Session, name: str, act: Act) -> InUse | bool:
     """Take the policy of that name out of force. False where there is none; InUse where it is needed."""
+    await session.execute("lock_policies", session.org_id)
     row = await session.fetchrow("lock_policy", session.org_id, name)
     if row is None:
         return False
