@@ -69,7 +69,9 @@ async def test_the_last_of_ten_thousand_failed_events_costs_as_much_as_the_first
         before_last, after = after, page.next_key
     assert len(set(seen)) == len(seen) == FAILED
     assert ages == sorted(ages)
-    first, last = [await buffers(engine, "list_inbox_failed", place) for place in (None, before_last)]
+    first, last = [
+        await buffers(engine, "list_inbox_failed", place) for place in (None, before_last and before_last[:2])
+    ]
     assert last <= 1.5 * first + 20
 
 

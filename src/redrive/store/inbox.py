@@ -16,6 +16,7 @@ from redrive.store.events import get_event_status
 from redrive.store.paging import Page
 
 MAX_PAGE_BYTES = 8 * 1_048_576  # of payloads
+_UNCOUNTED = -1
 
 
 async def list_inbox(
@@ -29,21 +30,26 @@ async def list_inbox(
 ) -> Page:
     """Oldest first, with payloads of `max_bytes` together, one at least.
 
-    The total is None with a type, and where it would take long to count.
+    The total is None with a type, and where it would take long to count. It is counted once, for the first page: to
+    count takes longer than to read, so the key of the next page carries it on.
     """
     name = "list_inbox_failed" if status == "failed" else "list_inbox"
-    rows = await session.fetch(name, session.org_id, event_type, *(after or (None, None)), limit + 1, max_bytes)
+    *place, counted = after or (None, None, None)
+    rows = await session.fetch(name, session.org_id, event_type, *place, limit + 1, max_bytes)
     kept = rows[:limit]
+    if counted is None:
+        counted = _UNCOUNTED if event_type else await _count(session, status)
+    assert isinstance(counted, int)
     has_more = bool(rows) and rows[0]["found"] > len(kept)
-    total = None if event_type else await _count(session, status)
-    return Page(kept, (kept[-1]["received_at"], kept[-1]["id"]) if has_more else None, total)
+    next_key = (kept[-1]["received_at"], kept[-1]["id"], counted) if has_more else None
+    return Page(kept, next_key, None if counted == _UNCOUNTED else counted)
 
 
-async def _count(session: Session, status: str) -> int | None:
+async def _count(session: Session, status: str) -> int:
     if status == "received":
         return await count_of(session, "event.inbox")
-    counted = await session.fetchrow("count_events", session.org_id, status)
-    return counted["n"] if counted else None
+    row = await session.fetchrow("count_events", session.org_id, status)
+    return _UNCOUNTED if row is None or row["n"] is None else int(row["n"])
 
 
 async def acknowledge(session: Session, event_id: UUID, act: Act, clock: Clock) -> str | None:
