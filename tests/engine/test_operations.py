@@ -1,7 +1,6 @@
 """Operations beside a real worker: thousands of items, each tried once and counted once."""
 
 import asyncio
-import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from uuid import UUID
@@ -9,18 +8,18 @@ from uuid import UUID
 from structlog.testing import capture_logs
 
 from redrive import Task
-from redrive.core.operations import Command
+from redrive.core.operations import MAX_STEP_ITEMS, Command
 from redrive.core.ports import Step
 from redrive.engine.operations import run_operations
 from redrive.store import operations
 from redrive.store.check import check
 from redrive.store.db import Record
-from redrive.store.operation_steps import OperationSteps
+from redrive.store.operation_steps import COLLECT_ROWS, OperationSteps
 from redrive.store.operations import OperationSpec
 from support.engine import PERSON, Engine, open_engine
 
 NAME = "edi.orders"
-MANY = 10_000
+MANY = 3_000
 FEW = 3_000
 ALL_FAILED = "SELECT count(*) >= $1 FROM redrive.task WHERE attempts > 0 AND state = 'waiting'"
 ENDED = "SELECT finished_at IS NOT NULL FROM redrive.operation WHERE id = $1"
@@ -70,7 +69,7 @@ async def _accept(engine: Engine, count: int) -> None:
         await engine.accept_all(events[start : start + 1_000])
 
 
-async def test_ten_thousand_by_a_filter_are_retried_and_counted_exactly(live: Engine) -> None:
+async def test_thousands_by_a_filter_are_retried_and_counted_exactly(live: Engine) -> None:
     orders = Orders()
     await _accept(live, MANY)
     async with live.worker({NAME: orders}) as worker, live.running(worker):
@@ -102,9 +101,9 @@ PLANT_LETTERS = """
          updated_at, updated_at FROM redrive.task WHERE reason = 'exhausted'"""
 
 
-async def test_a_hundred_thousand_are_written_down_and_done_in_short_transactions(database_url: str) -> None:
+async def test_tens_of_thousands_are_written_down_and_done_in_short_transactions(database_url: str) -> None:
     """Planted by hand, in a database of its own: to let so many fail would take a minute."""
-    many, longest_s = 100_000, 0.0
+    many, taken = 40_000, 0
     async with open_engine(database_url) as engine:
         endpoint = await engine.endpoint()
         template = await engine.task_of(await engine.accept())
@@ -114,12 +113,11 @@ async def test_a_hundred_thousand_are_written_down_and_done_in_short_transaction
         spec = OperationSpec("dead_letters", "ignore", filter={"endpoint_id": str(endpoint)})
         operation = await _begun(engine, spec)
         while not await engine.sql.fetchval(ENDED, operation):
-            began = time.monotonic()
             await steps.step()
-            longest_s = max(longest_s, time.monotonic() - began)
+            taken += 1
         row = await _operation(engine, operation)
     assert (row["state"], row["total"], row["succeeded"]) == ("completed", many, many)
-    assert longest_s < 5  # usually a tenth of a second; other tests run beside this one
+    assert taken >= many / COLLECT_ROWS + many / MAX_STEP_ITEMS  # no step does more than these
 
 
 async def test_pause_resume_and_cancel_in_the_middle_leave_exact_sums(live: Engine) -> None:
