@@ -248,6 +248,17 @@ async def test_a_suspended_member_is_refused_at_the_login_and_at_every_request(
     assert (await client.get("/v1/events")).status == 401
 
 
+async def test_a_session_s_token_is_no_key_however_it_is_dressed_up(api: Api) -> None:
+    ada = await person(api, "ADMIN")
+    client = await signed_in(api, ada)
+    token = client.cookies["redrive_session"]
+    for dressed in (token, f"session {token}"):
+        assert (await client.get("/v1/session")).status == 200  # remembered for a moment
+        stranger = api.client(dressed)
+        assert (await stranger.post("/v1/events", {"event_type": "a", "payload": 1})).status == 401
+        assert (await stranger.get("/v1/session")).status == 401
+
+
 async def test_a_member_of_two_orgs_chooses_and_switches_and_sees_each_alone(api: Api) -> None:
     ada = await person(api, "ADMIN")
     other_id, other = await other_org(api)

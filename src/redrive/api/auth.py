@@ -101,7 +101,9 @@ class Authenticator:
     def __init__(self, db: Database, clock: Clock | None = None) -> None:
         self._db = db
         self._clock = clock or DatabaseClock()
+        # Apart: what is given as a key must never be found as a session, whose rules are others.
         self._callers: _Memory[Caller] = _Memory()
+        self._sessions: _Memory[Caller] = _Memory()
         self._orgs: _Memory[OrgFacts] = _Memory()
         self._noted_at: dict[bytes, float] = {}
         self._noting: set[asyncio.Task[None]] = set()
@@ -143,14 +145,14 @@ class Authenticator:
 
     def forget_session(self, token: str) -> None:
         """It ended, or moved to another org."""
-        self._callers.forget(_session_digest(token))
+        self._sessions.forget(_session_digest(token))
 
     async def close(self) -> None:
         await asyncio.gather(*self._noting)
 
     async def _session(self, token: str) -> Caller:
         digest = _session_digest(token)
-        found = await self._callers.ask(digest, lambda: find_session(self._db, token, self._clock))
+        found = await self._sessions.ask(digest, lambda: find_session(self._db, token, self._clock))
         if found is None:
             raise session_ended()
         self._note(digest, lambda: extend_session(self._db, token, self._clock))
@@ -191,7 +193,7 @@ async def _noted(write: Callable[[], Coroutine[Any, Any, None]]) -> None:
 
 
 def _session_digest(token: str) -> bytes:
-    # Not the digest that is stored, and none that a key could have.
+    # Not the digest that is stored.
     return hashlib.sha256(b"session " + token.encode("utf-8", "surrogatepass")).digest()
 
 
