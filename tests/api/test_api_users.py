@@ -47,17 +47,37 @@ async def test_users_of_another_org_are_unknown(api: Api) -> None:
 
 async def test_an_account_may_be_in_several_orgs_and_keeps_its_password(api: Api) -> None:
     ada = await person(api, "STAFF")
-    other_id, _ = await other_org(api)
+    other_id, other = await other_org(api)
     theirs = await keyed(api, "ADMIN", org_id=other_id)
     value = {"email": ada["email"], "name": "Someone else", "role": "VIEWER"}
     assert (await theirs.post("/v1/users", {**value, "password": "another password"})).status == 409
-    added = await theirs.post("/v1/users", value)
+    added = await api.owner.request("POST", "/v1/users", value, headers={"X-Redrive-Org": str(other_id)})
     assert (added.status, added.json["id"], added.json["name"], added.json["role"]) == (201, ada["id"], "Ada", "VIEWER")
     assert (await theirs.post("/v1/users", value)).status == 409
-    assert (await theirs.request("PATCH", f"/v1/users/{ada['id']}", {"password": "another password"})).status == 403
-    assert (await theirs.request("DELETE", f"/v1/users/{ada['id']}")).status == 204
-    assert (await api.owner.get(f"/v1/users/{ada['id']}")).json["role"] == "STAFF"
+    path = f"/v1/users/{ada['id']}"
+    for change in ({"password": "another password"}, {"name": "Someone else"}):
+        assert (await theirs.request("PATCH", path, change)).status == 403
+    assert (await api.owner.get(path)).json["name"] == "Ada"
+    mine = await signed_in(api, ada, org=other)
+    assert (await mine.request("PATCH", path, {"name": "Ada L."}, headers=OURS)).status == 200
+    assert (await theirs.request("DELETE", path)).status == 204
+    assert (await api.owner.get(path)).json["role"] == "STAFF"
+    assert (await theirs.post("/v1/users", value)).status == 201  # one of theirs once
     await signed_in(api, ada)
+
+
+async def test_no_org_comes_into_another_by_an_account_that_it_made_for_somebody(api: Api) -> None:
+    other_id, _ = await other_org(api)
+    theirs, ours = await keyed(api, "ADMIN", org_id=other_id), await keyed(api, "ADMIN")
+    bob = {"email": _email(), "name": "Bob", "role": "ADMIN"}
+    made = await theirs.post("/v1/users", {**bob, "password": PASSWORD})
+    for _ in range(2):  # a member there, and no longer one
+        refused = await ours.post("/v1/users", bob)
+        assert (refused.status, "An OWNER can" in refused.json["detail"]) == (403, True)
+        assert "Bob" not in refused.body.decode()
+        await theirs.request("DELETE", f"/v1/users/{made.json['id']}")
+    login = await api.nobody.post("/v1/session", {"email": bob["email"], "password": PASSWORD, "org": str(api.org_id)})
+    assert login.status == 404
 
 
 async def test_anybody_changes_their_own_name_and_password_and_nothing_else(api: Api) -> None:

@@ -27,6 +27,8 @@ class Refusal(StrEnum):
     UNKNOWN = "There is no such user."
     MEMBER_ALREADY = "This e-mail belongs to a member of this org already. Change that user instead."
     HAS_ACCOUNT = "This e-mail has an account already, with a password of its own: leave `password` out."
+    ELSEWHERE = "This e-mail has an account that was made in another org. An OWNER can add it to this one."
+    SHARED = "This account is a member of other orgs too: its name is changed by its user, or by an OWNER."
     ABOVE = "Only an OWNER can make somebody an OWNER, or change one."
     LAST_OWNER = "This is the last OWNER of the installation. Make somebody else an OWNER first."
 
@@ -72,7 +74,11 @@ async def get_user(session: Session, user_id: UUID) -> Record | None:
 async def add_user(
     session: Session, *, email: str, name: str, role: Role, password_hash: str | None, by: Role, act: Act
 ) -> Record | Refusal:
-    """Make somebody a member of the session's org; with an account, where the e-mail has none."""
+    """Make somebody a member of the session's org; with an account, where the e-mail has none.
+
+    Whose an account is, nobody proves: it is whoever the org says that made it, with the password it chose. Who took
+    such an account in by its e-mail would let that org in. So only an OWNER, who sees every org, does that.
+    """
     if role == Role.OWNER and by != Role.OWNER:
         return Refusal.ABOVE
     made = await session.fetchrow("create_user", new_id(), email.lower(), name, password_hash)
@@ -81,6 +87,8 @@ async def add_user(
     user_id: UUID = known["id"]
     if made is None and password_hash is not None:
         return Refusal.HAS_ACCOUNT
+    if made is None and by != Role.OWNER and await session.fetchrow("was_admitted", session.org_id, user_id) is None:
+        return Refusal.ELSEWHERE
     if await session.fetchrow("create_membership", session.org_id, user_id, role) is None:
         return Refusal.MEMBER_ALREADY
     if role == Role.OWNER:
@@ -90,12 +98,23 @@ async def add_user(
 
 
 async def change_user(
-    session: Session, user_id: UUID, change: UserChange, *, by: Role, act: Act, token: str | None = None
+    session: Session,
+    user_id: UUID,
+    change: UserChange,
+    *,
+    by: Role,
+    act: Act,
+    is_self: bool = False,
+    token: str | None = None,
 ) -> Record | Refusal:
     """A new password ends the user's sessions but the one with this `token`."""
     row = await _lock(session, user_id, change.role, by)
     if isinstance(row, Refusal):
         return row
+    if change.name is not None and not is_self and by != Role.OWNER:
+        orgs = await session.fetch("list_memberships", user_id, 2)
+        if len(orgs) > 1:
+            return Refusal.SHARED
     stays_owner = change.role in (None, Role.OWNER) and change.suspended is not True
     if row["is_owner"] and not stays_owner and await _is_last_owner(session, user_id):
         return Refusal.LAST_OWNER

@@ -28,6 +28,8 @@ STATUS = {
     Refusal.UNKNOWN: 404,
     Refusal.MEMBER_ALREADY: 409,
     Refusal.HAS_ACCOUNT: 409,
+    Refusal.ELSEWHERE: 403,
+    Refusal.SHARED: 403,
     Refusal.ABOVE: 403,
     Refusal.LAST_OWNER: 409,
 }
@@ -60,7 +62,7 @@ def _is_self(caller: Caller, user_id: UUID) -> bool:
 
 @router.post("", status_code=201, dependencies=[Depends(no_query)], responses=shows(User, 201))
 async def add_user(request: Request, given: UserIn, caller: Admitter, context: Context) -> Response:
-    """Make somebody a member of this org. An e-mail that has an account already keeps its name and its password."""
+    """Make somebody a member of this org. An account of another org, with its name and password: by an OWNER only."""
     once = Once(request, NOUN, given.model_dump(exclude={"password"}))
     hashed = await hash_password(given.password.get_secret_value()) if given.password else None
     async with context.beyond(caller) as session:
@@ -126,7 +128,9 @@ async def change_user(user_id: str, request: Request, given: UserChangeIn, calle
     )
     token = token_in(dict(request.scope["headers"]).get(b"cookie")) if is_self else None
     async with context.beyond(caller) as session:
-        row = await users.change_user(session, wanted, change, by=caller.role, act=act_of(request, caller), token=token)
+        row = await users.change_user(
+            session, wanted, change, by=caller.role, act=act_of(request, caller), is_self=is_self, token=token
+        )
         if isinstance(row, Refusal):
             raise _refused(row)
     return answer(_shape(row))
