@@ -189,6 +189,27 @@ async def test_a_payload_above_the_org_s_limit_is_too_large(api: Api, monkeypatc
     assert (many["accepted"], [one["index"] for one in many["rejected"]]) == (1, [1])
 
 
+async def test_tests_and_edits_are_held_to_the_org_s_limits_as_events_are(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = f"/v1/endpoints/{(await api.endpoint())['id']}/test"
+    letter = (await api.dead_task(payload={"a": 1}))["id"]
+    client = await keyed(api, "ADMIN")
+    replay, large = f"/v1/dead-letters/{letter}/replay", {"payload": "x" * 40}
+    patch = {"action": "retry", "ids": [letter], "patch": {"b": "x" * 40}}
+    await _limited(api, monkeypatch, max_payload_bytes=40)
+    assert [(await client.post(each, large)).status for each in (path, replay)] == [413, 413]
+    assert (await client.post("/v1/dead-letters/bulk?wait=true", patch)).json == {"succeeded": 0, "failed": 1}
+    await _limited(api, monkeypatch, max_payload_bytes=1_000, max_stored_bytes=0)
+    client = await keyed(api, "ADMIN")
+    for each, value in ((path, large), (path, None), (replay, large), ("/v1/dead-letters/bulk", patch)):
+        refused = await client.post(each, value)
+        assert (refused.status, "max_stored_bytes" in refused.json["detail"]) == (507, True), each
+    await _limited(api, monkeypatch, max_stored_bytes=1_000_000)
+    client = await keyed(api, "ADMIN")
+    assert [(await client.post(each, large)).status for each in (path, replay)] == [202, 200]
+
+
 async def test_an_org_that_stores_what_it_may_stores_no_more(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     await _limited(api, monkeypatch, max_stored_bytes=1_000_000)
     client = await keyed(api, "ADMIN")

@@ -29,7 +29,7 @@ from redrive.api.event_input import (
     read_event,
     read_lines,
 )
-from redrive.api.meters import has_room, no_room
+from redrive.api.meters import check_size, has_room, no_room
 from redrive.api.problems import FieldError, Place, Problem, bad_query, forbidden, invalid, unauthorised
 from redrive.core.permissions import Action
 from redrive.store.events import MAX_PAYLOAD_BYTES, NewEvent, Receipt
@@ -163,7 +163,7 @@ class FrontDoor:
         else:
             one = cloud_events.read_structured(await read(cloud_events.MAX_STRUCTURED_BYTES))
         event = cloud_events.new_event(one, caller.org_id, correlation_id)
-        _check_size(caller, event)
+        check_size(caller, event.body)
         return await self._accept_one(OneEvent(event, False, one.where))
 
     def at_hand(self, headers: Mapping[bytes, bytes], body: bytes, correlation_id: str) -> OneEvent | None:
@@ -223,13 +223,8 @@ def _one_event(caller: Caller, body: bytes, key: str | None, correlation_id: str
     given = read_event(body)
     event_id = _id_of(given, caller, key, ("body",))
     event = new_event(given, caller.org_id, event_id, correlation_id, ("body",))
-    _check_size(caller, event)
+    check_size(caller, event.body)
     return OneEvent(event, given.event_id is None and key is None)
-
-
-def _check_size(caller: Caller, event: NewEvent) -> None:
-    if len(event.body) > caller.limits.max_payload_bytes:
-        raise Problem(413, f"A payload of this org has at most {caller.limits.max_payload_bytes} bytes.")
 
 
 def _items(
@@ -249,7 +244,7 @@ def _items(
         try:
             event_id = _id_of(event, caller, event_key, ("body", index))
             stored = new_event(event, caller.org_id, event_id, correlation_id, ("body", index))
-            _check_size(caller, stored)
+            check_size(caller, stored.body)
         except Problem as problem:
             rejected[index] = problem.errors or (FieldError(("body", index), problem.detail),)
             continue
@@ -264,7 +259,7 @@ def _cloud_items(
             if isinstance(read, Problem):
                 raise read
             event = cloud_events.new_event(read, caller.org_id, correlation_id)
-            _check_size(caller, event)
+            check_size(caller, event.body)
         except Problem as problem:
             rejected[index] = problem.errors or (FieldError(("body", index), problem.detail),)
             continue

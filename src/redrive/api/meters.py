@@ -1,6 +1,7 @@
-"""How much an org uses of this process: a bucket of requests for each, O(1) and without waiting.
+"""How much an org uses of this process: a bucket of requests for each, O(1) and without waiting. And what it may store.
 
-Asked by auth for every request that comes with a key or a session, and by front_door for those on the short way.
+Asked by auth for every request that comes with a key or a session, by front_door for those on the short way, and by
+every route that stores a payload.
 """
 
 import time
@@ -37,6 +38,12 @@ class Meters:
                 "raise its limit requests_per_s.",
                 wait_s,
             )
+
+
+def check_size(caller: Caller, payload: bytes) -> None:
+    """Problem 413 where it is more than the org's payloads may have."""
+    if len(payload) > caller.limits.max_payload_bytes:
+        raise Problem(413, f"A payload of this org has at most {caller.limits.max_payload_bytes} bytes.")
 
 
 def has_room(caller: Caller) -> bool:

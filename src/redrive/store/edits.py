@@ -154,8 +154,9 @@ async def _add(session: Session, letter: Record, edit: Edit, act: Act, clock: Cl
     if base["edits"] >= MAX_EDITS:
         raise EditError(f"it was edited {MAX_EDITS} times already, which is the most that is kept")
     body = edit.body if edit.body is not None or edit.discard else base["body"]
-    if body is not None and len(body) > MAX_PAYLOAD_BYTES:
-        raise EditError(f"the payload has {len(body)} bytes; at most {MAX_PAYLOAD_BYTES} are taken")
+    max_bytes = base["max_bytes"] or MAX_PAYLOAD_BYTES
+    if edit.body is not None and len(edit.body) > max_bytes:
+        raise EditError(f"the payload has {len(edit.body)} bytes; at most {max_bytes} are taken")
     headers = base["headers"] if edit.headers is None and not edit.discard else _stored_headers(edit.headers)
     changed = _diff(base["original"], base["original"] if body is None else body)
     row = await session.fetchrow(

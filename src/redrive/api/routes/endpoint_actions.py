@@ -13,6 +13,7 @@ from redrive.api.auth import SCHEMES, Manager, Reader
 from redrive.api.context import ApiContext, Context, act_of, correlation_of
 from redrive.api.cursors import ListPlace
 from redrive.api.event_input import id_of_key, idempotency_key_in
+from redrive.api.meters import check_size, has_room, no_room
 from redrive.api.problems import Problem, not_found
 from redrive.api.queries import BecauseIn, PageQuery, Text, id_in_path, no_query
 from redrive.api.schemas.base import IDEMPOTENT, Page, shows
@@ -148,11 +149,15 @@ async def send_test(
     """Send an event to this endpoint and no other, on the road of every event: policy, retries and dead letters too."""
     wanted = _id(endpoint_id)
     asked = given or EndpointTestIn()
+    body = json.dumps(asked.payload, ensure_ascii=False).encode()
+    check_size(caller, body)
+    if not has_room(caller):
+        raise no_room(caller)
     event = events.NewEvent(
         caller.org_id,
         _id_of_test(request, caller, wanted),
         asked.event_type,
-        json.dumps(asked.payload, ensure_ascii=False).encode(),
+        body,
         endpoint_id=wanted,
         correlation_id=correlation_of(request),
     )

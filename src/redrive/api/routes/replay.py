@@ -8,6 +8,7 @@ from redrive.api import shapes
 from redrive.api.answers import answer
 from redrive.api.auth import SCHEMES, Judge
 from redrive.api.context import Context, act_of
+from redrive.api.meters import check_size, has_room, no_room
 from redrive.api.problems import Problem, not_found
 from redrive.api.queries import id_in_path, no_query
 from redrive.api.replay_input import ReplayIn
@@ -30,6 +31,10 @@ async def replay(
     wanted = id_in_path(task_id, NOUN)
     asked = given or ReplayIn()
     edit, policy = asked.edit(await request.body()), asked.policy()
+    if edit.body is not None:
+        check_size(caller, edit.body)
+        if not has_room(caller):
+            raise no_room(caller)
     act = act_of(request, caller, asked.because)
     async with context.tenant(caller) as session:
         letter = await dead_letters.get_dead_letter(session, wanted)

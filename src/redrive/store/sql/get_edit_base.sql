@@ -1,6 +1,8 @@
--- get_edit_base: what a further edit begins with: the original, the edit in force, how many there are. $1 org, $2 task.
+-- get_edit_base: what a further edit begins with: the original, the edit in force, how many there are; and how large a
+-- payload of the org may be, where that is set. $1 org, $2 task.
 SELECT b.body AS original, x.body, x.headers,
-       (SELECT count(*)::int FROM redrive.edit n WHERE n.org_id = t.org_id AND n.task_id = t.id) AS edits
+       (SELECT count(*)::int FROM redrive.edit n WHERE n.org_id = t.org_id AND n.task_id = t.id) AS edits,
+       (SELECT (l.spec ->> 'max_payload_bytes')::int FROM redrive.org_limits l WHERE l.org_id = t.org_id) AS max_bytes
   FROM redrive.task t
   JOIN redrive.event b ON b.org_id = t.org_id AND b.id = t.event_id
   LEFT JOIN redrive.edit x ON x.org_id = t.org_id AND x.task_id = t.id AND x.number = t.edit
