@@ -160,6 +160,19 @@ async def test_a_body_too_large_without_a_length_is_refused_while_it_streams(sha
     writer.close()
 
 
+@pytest.mark.parametrize("path", ["/v1/session", "/v1/endpoints", "/v1/dead-letters/bulk", "/v1/nothing"])
+async def test_of_who_is_not_known_no_large_body_is_read(shared_api: Api, path: str) -> None:
+    """What is being read takes room from all: nobody fills it without a key."""
+    for line, start in ((f"content-length: {2**17}", b""), ("transfer-encoding: chunked", b"8000\r\n" + b" " * 0x8000)):
+        for key in ("", "X-API-Key: rdk_unknown\r\n"):
+            reader, writer = await asyncio.open_connection(shared_api.host, shared_api.port)
+            writer.write(f"POST {path} HTTP/1.1\r\nHost: test\r\n{key}{line}\r\n\r\n".encode() + start)
+            answer = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 5)  # the body is not whole
+            assert answer.startswith(b"HTTP/1.1 401 "), (line, key)
+            assert b"connection: close" in answer
+            writer.close()
+
+
 async def test_a_body_that_never_ends_is_given_up(shared_api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(body_module, "BODY_TIMEOUT_S", 0.1)
     reader, writer = await asyncio.open_connection(shared_api.host, shared_api.port)

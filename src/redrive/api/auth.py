@@ -17,7 +17,7 @@ from fastapi.security import APIKeyCookie, APIKeyHeader, HTTPBearer
 from redrive.api.browser import COOKIE, SAFE_METHODS, refuse_foreign_pages, token_in
 from redrive.api.meters import Meters
 from redrive.api.outage import OUTAGES
-from redrive.api.problems import forbidden, not_found, session_ended, suspended, unauthorised
+from redrive.api.problems import Problem, forbidden, not_found, session_ended, suspended, unauthorised
 from redrive.core.permissions import Action
 from redrive.store.clock import Clock, DatabaseClock
 from redrive.store.db import Database
@@ -111,6 +111,22 @@ class Authenticator:
 
     async def admit(self, headers: Mapping[bytes, bytes], method: str) -> Caller:
         """Who is asking, and in which org; or why not: 401, 403, 404 for the org, 429."""
+        caller = await self._identify(headers, method)
+        named = headers.get(b"x-redrive-org")
+        if named is not None:
+            caller = await self._within(caller, named)
+        self.meters.take(caller)
+        return caller
+
+    async def is_known(self, headers: Mapping[bytes, bytes], method: str) -> bool:
+        """Whether somebody asks whom `admit` would look at. Not counted: that is its business."""
+        try:
+            await self._identify(headers, method)
+        except Problem:
+            return False
+        return True
+
+    async def _identify(self, headers: Mapping[bytes, bytes], method: str) -> Caller:
         key = key_in(headers.get(b"x-api-key"), headers.get(b"authorization"))
         token = token_in(headers.get(b"cookie")) if key is None else None
         if token is None:
@@ -121,10 +137,6 @@ class Authenticator:
             caller = await self._session(token)
         if caller.suspended:
             raise suspended()
-        named = headers.get(b"x-redrive-org")
-        if named is not None:
-            caller = await self._within(caller, named)
-        self.meters.take(caller)
         return caller
 
     async def caller(self, key: bytes | None) -> Caller:

@@ -9,19 +9,23 @@ from typing import Any
 
 from redrive.api.aliases import snake_cased
 from redrive.api.answers import SAFETY_HEADERS, Send
-from redrive.api.body import BodyReader, Message, Receive
+from redrive.api.auth import Authenticator
+from redrive.api.body import BodyReader, BodyRefused, Message, Receive
 from redrive.api.event_input import MAX_EVENT_BYTES
 from redrive.api.json_rules import BadJson, decode_strictly
-from redrive.api.problems import FieldError, invalid
+from redrive.api.problems import FieldError, invalid, unauthorised
 
 MAX_BODY_BYTES = 524_288  # room for the ids of a bulk action
+# Of who is not known, as everybody is who signs in: bodies that are being read take room from all others.
+MAX_UNKNOWN_BYTES = 16_384
 _WITH_PAYLOAD = re.compile(r"/v1/dead-letters/[^/]+/replay")  # as much as an event's
 _BODILESS = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
 class Guard:
-    def __init__(self, app: Any, reader: BodyReader) -> None:
+    def __init__(self, app: Any, authenticator: Authenticator, reader: BodyReader) -> None:
         self._app = app
+        self._authenticator = authenticator
         self._reader = reader
 
     async def __call__(
@@ -34,8 +38,7 @@ class Guard:
     ) -> None:
         body = b""
         if scope["method"] not in _BODILESS:
-            limit_bytes = MAX_EVENT_BYTES if _WITH_PAYLOAD.fullmatch(scope["path"]) else MAX_BODY_BYTES
-            body = await self._reader.read(receive, headers.get(b"content-length"), limit_bytes)
+            body = await self._read(scope, headers, receive)
         state = scope.setdefault("state", {})
         if body:
             _check(body)
@@ -46,6 +49,18 @@ class Guard:
             scope["headers"] = [*others, (b"content-type", b"application/json")]
         state["correlation_id"] = correlation_id
         await self._app(scope, _Replay(body, receive), _with_headers(send, correlation_id))
+
+    async def _read(self, scope: dict[str, Any], headers: Mapping[bytes, bytes], receive: Receive) -> bytes:
+        limit_bytes = MAX_EVENT_BYTES if _WITH_PAYLOAD.fullmatch(scope["path"]) else MAX_BODY_BYTES
+        is_known = await self._authenticator.is_known(headers, scope["method"])
+        try:
+            return await self._reader.read(
+                receive, headers.get(b"content-length"), limit_bytes if is_known else MAX_UNKNOWN_BYTES
+            )
+        except BodyRefused as refused:
+            if is_known or refused.status != 413:
+                raise
+            raise BodyRefused.of(unauthorised()) from None
 
 
 class _Replay:

@@ -83,7 +83,7 @@ def create_app(context: ApiContext) -> "Api":
     desk = OperationDesk(context)
     routes = _routes(context, authenticator, committer, desk)
     front_door = FrontDoor(authenticator, committer, reader)
-    return Api(front_door, Guard(routes, reader), committer, authenticator, desk, routes)
+    return Api(front_door, Guard(routes, authenticator, reader), committer, authenticator, desk, routes)
 
 
 class Api:
