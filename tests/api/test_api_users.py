@@ -151,6 +151,16 @@ async def test_who_was_made_an_owner_is_one_in_every_org_until_that_is_taken_bac
     assert (await (await signed_in(api, ada)).get("/v1/session")).json["role"] == "STAFF"
 
 
+async def test_an_owner_who_was_suspended_and_made_less_can_be_let_in_again(api: Api) -> None:
+    ada = await person(api, "OWNER")
+    await person(api, "OWNER")
+    path = f"/v1/users/{ada['id']}"
+    for change, is_suspended in (({"suspended": True}, True), ({"role": "STAFF"}, True), ({"suspended": False}, False)):
+        changed = await api.owner.request("PATCH", path, change)
+        assert (changed.status, changed.json["suspended"]) == (200, is_suspended), change
+    assert (await (await signed_in(api, ada)).get("/v1/session")).json["role"] == "STAFF"
+
+
 async def test_the_same_idempotency_key_adds_one_user(api: Api) -> None:
     key = {"Idempotency-Key": uuid4().hex}
     value = {"email": _email(), "name": "Ada", "role": "STAFF"}

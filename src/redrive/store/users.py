@@ -122,8 +122,10 @@ async def change_user(
         await session.execute("disown_memberships", user_id, change.role)
     await session.execute("update_membership", session.org_id, user_id, change.role, change.suspended)
     owner = None if change.role is None else change.role == Role.OWNER
-    # Whoever owns every org is not suspended in one: the account is disabled.
-    disabled = change.suspended if row["is_owner"] or owner else None
+    # Whoever owns every org is not suspended in one: the account is disabled. It stays so where they are made less,
+    # until an OWNER ends it.
+    was_disabled = by == Role.OWNER and row["disabled_at"] is not None
+    disabled = change.suspended if row["is_owner"] or owner or was_disabled else None
     await session.execute("update_account", user_id, change.name, change.password_hash, owner, disabled)
     if change.password_hash is not None:
         await end_sessions_of(session, user_id, but=token)
