@@ -9,7 +9,7 @@ from uuid import uuid4
 
 import pytest
 
-from redrive.api import operation_desk
+from redrive.api import auth, operation_desk
 from redrive.api.bulk_input import DeadLetterFilterIn, RetryQueueFilterIn
 from redrive.api.queries import DeadLettersQuery, RetryQueueQuery
 from redrive.api.schemas.operations import BulkResult, Operation
@@ -470,6 +470,35 @@ async def test_streams_are_counted_bounded_and_forgotten(own_api: Api, monkeypat
                     if second.head.startswith("HTTP/1.1 200"):
                         return
                 await asyncio.sleep(0.02)
+
+
+async def test_no_org_takes_all_streams_and_all_waiting_from_the_others(
+    own_api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(operation_desk, "MAX_STREAMS_OF_ORG", 1)
+    monkeypatch.setattr(operation_desk, "MAX_WAITING_OF_ORG", 0)
+    ids = await _one_retrying(own_api)
+    made = await own_api.owner.post(f"{QUEUE}/bulk-retry?wait=true", {"ids": ids})
+    assert made.status == 202  # not waited for
+    theirs = (await own_api.stranger.post(f"{QUEUE}/bulk-skip", {"ids": [str(uuid4())]})).json["id"]
+    async with stream(own_api, made.json["id"]) as first:
+        assert await first.read() is not None
+        assert (await own_api.owner.get(f"/v1/operations/{made.json['id']}/stream")).status == 503
+        assert (await own_api.stranger.get(f"/v1/operations/{theirs}/stream")).status == 200
+
+
+async def test_a_stream_ends_with_the_key_that_it_was_opened_with(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(operation_desk, "HEARTBEAT_S", 0.05)
+    monkeypatch.setattr(auth, "CALLER_TTL_S", 0.05)
+    made = (await api.owner.post(f"{QUEUE}/bulk-retry", {"ids": await _one_retrying(api)})).json
+    keys = (await api.owner.get("/v1/keys")).json["data"]
+    viewer = next(key["id"] for key in keys if key["role"] == "VIEWER")
+    async with stream(api, made["id"]) as watching:
+        assert [(await watching.read() or ("end",))[0] for _ in range(2)] == ["progress", ""]
+        assert (await api.owner.request("DELETE", f"/v1/keys/{viewer}")).status == 204
+        async with asyncio.timeout(5):
+            while (event := await watching.read()) is not None:
+                assert event[0] == ""
 
 
 async def test_its_items_tell_which_failed_and_why(api: Api) -> None:

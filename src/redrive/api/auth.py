@@ -118,13 +118,12 @@ class Authenticator:
         self.meters.take(caller)
         return caller
 
-    async def is_known(self, headers: Mapping[bytes, bytes], method: str) -> bool:
-        """Whether somebody asks whom `admit` would look at. Not counted: that is its business."""
+    async def known(self, headers: Mapping[bytes, bytes], method: str) -> Caller | None:
+        """Who is asking, in the org that is theirs. Not counted: that is the business of `admit`."""
         try:
-            await self._identify(headers, method)
+            return await self._identify(headers, method)
         except Problem:
-            return False
-        return True
+            return None
 
     async def _identify(self, headers: Mapping[bytes, bytes], method: str) -> Caller:
         key = key_in(headers.get(b"x-api-key"), headers.get(b"authorization"))

@@ -52,7 +52,7 @@ class Guard:
 
     async def _read(self, scope: dict[str, Any], headers: Mapping[bytes, bytes], receive: Receive) -> bytes:
         limit_bytes = MAX_EVENT_BYTES if _WITH_PAYLOAD.fullmatch(scope["path"]) else MAX_BODY_BYTES
-        is_known = await self._authenticator.is_known(headers, scope["method"])
+        is_known = await self._authenticator.known(headers, scope["method"]) is not None
         try:
             return await self._reader.read(
                 receive, headers.get(b"content-length"), limit_bytes if is_known else MAX_UNKNOWN_BYTES

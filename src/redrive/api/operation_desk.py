@@ -6,6 +6,7 @@ May read every org's operations: the routes let nobody watch what they may not s
 
 import asyncio
 import contextlib
+from collections import Counter
 from collections.abc import AsyncGenerator, Iterator
 from typing import Annotated
 from uuid import UUID
@@ -22,7 +23,9 @@ from redrive.store.db import Record
 from redrive.store.operation_steps import BUSY_REST_S, OperationSteps
 
 MAX_STREAMS = 200
+MAX_STREAMS_OF_ORG = 50  # nobody takes all of them from the others
 MAX_WAITING = 100
+MAX_WAITING_OF_ORG = 25
 WATCH_EVERY_S = 0.25
 HEARTBEAT_S = 15.0
 PREPARE_WITHIN_S = 5.0
@@ -49,7 +52,7 @@ class OperationDesk:
         self._steps = OperationSteps(context.engine_db, context.clock)
         self._watchers: dict[Key, set[_Watcher]] = {}
         self._watching: asyncio.Task[None] | None = None
-        self._waiting = 0
+        self._waiting: Counter[UUID] = Counter()
         self._closing = asyncio.Event()
 
     def close(self) -> None:
@@ -77,9 +80,9 @@ class OperationDesk:
     async def ended(self, row: Record, request: Request) -> Record:
         """Wait for its end, within WAIT_WITHIN_S; how it stands then. Too many who wait are not kept waiting."""
         key = (row["org_id"], row["id"])
-        if self._waiting >= MAX_WAITING:
+        if self._waiting.total() >= MAX_WAITING or self._waiting[key[0]] >= MAX_WAITING_OF_ORG:
             return row
-        self._waiting += 1
+        self._waiting[key[0]] += 1
         try:
             async with asyncio.timeout(WAIT_WITHIN_S):
                 while row["finished_at"] is None and not self._closing.is_set():
@@ -89,7 +92,9 @@ class OperationDesk:
         except TimeoutError:
             return row
         finally:
-            self._waiting -= 1
+            self._waiting[key[0]] -= 1
+            if not self._waiting[key[0]]:
+                del self._waiting[key[0]]
         return row
 
     async def _moved(self, key: Key, row: Record) -> Record:
@@ -114,8 +119,9 @@ class OperationDesk:
 
     # -- watching --------------------------------------------------------------------------------------------------
 
-    def refuse_too_many(self) -> None:
-        if self.streams >= MAX_STREAMS:
+    def refuse_too_many(self, org_id: UUID) -> None:
+        of_org = sum(len(watchers) for key, watchers in self._watchers.items() if key[0] == org_id)
+        if self.streams >= MAX_STREAMS or of_org >= MAX_STREAMS_OF_ORG:
             raise unavailable("Too many operations are being watched here. Ask for the operation itself, or later.", 5)
 
     async def news(self, row: Record) -> AsyncGenerator[Record | None]:

@@ -11,18 +11,20 @@ from fastapi.responses import StreamingResponse
 
 from redrive.api import operation_shapes as shapes
 from redrive.api.answers import answer
-from redrive.api.auth import SCHEMES, Judge, Operator, Reader
+from redrive.api.auth import SCHEMES, Authenticator, Judge, Operator, Reader
 from redrive.api.bulk import begin
 from redrive.api.bulk_input import ItemsQuery, OperationsQuery, RecoverIn
 from redrive.api.context import ApiContext, Context, act_of
 from redrive.api.cursors import ListPlace
 from redrive.api.operation_desk import Desk, OperationDesk
+from redrive.api.outage import OUTAGES
 from redrive.api.problems import Problem, not_found
 from redrive.api.queries import BecauseIn, id_in_path, no_query
 from redrive.api.schemas.base import Page, shows
 from redrive.api.schemas.operations import Operation, OperationItem
 from redrive.api.shapes import page as page_shape
 from redrive.core.operations import Command
+from redrive.core.permissions import Action
 from redrive.store import operations
 from redrive.store.db import Record
 from redrive.store.endpoints import get_endpoint
@@ -79,16 +81,22 @@ async def list_operation_items(
     response_class=StreamingResponse,
     dependencies=[Depends(no_query)],
 )
-async def stream_operation(operation_id: str, caller: Reader, context: Context, desk: Desk) -> Response:
-    """How one stands, live: server-sent events `progress` at each change, and `end`."""
+async def stream_operation(
+    operation_id: str, request: Request, caller: Reader, context: Context, desk: Desk
+) -> Response:
+    """How one stands, live: server-sent events `progress` at each change, and `end`. Without it where access ended."""
     row = await _operation(operation_id, caller, context)
-    desk.refuse_too_many()
-    return StreamingResponse(_events(desk, row), media_type="text/event-stream", headers={"x-accel-buffering": "no"})
+    desk.refuse_too_many(caller.org_id)
+    return StreamingResponse(
+        _events(desk, row, request), media_type="text/event-stream", headers={"x-accel-buffering": "no"}
+    )
 
 
-async def _events(desk: OperationDesk, row: Record) -> AsyncIterator[bytes]:
+async def _events(desk: OperationDesk, row: Record, request: Request) -> AsyncIterator[bytes]:
     async with aclosing(desk.news(row)) as changes:
         async for news in changes:
+            if not await _may_still_watch(request, row["org_id"]):
+                return
             if news is None:
                 yield b": still here\n\n"
             else:
@@ -96,6 +104,16 @@ async def _events(desk: OperationDesk, row: Record) -> AsyncIterator[bytes]:
                 yield _event(b"progress", row)
     if row["finished_at"] is not None:
         yield _event(b"end", row)
+
+
+async def _may_still_watch(request: Request, org_id: UUID) -> bool:
+    """A stream may last for days: a key that was revoked, a session that ended or went elsewhere, see no more of it."""
+    authenticator: Authenticator = request.app.state.authenticator
+    try:
+        caller = await authenticator.known(dict(request.scope["headers"]), request.method)
+    except OUTAGES:
+        return True  # asked again with the next news
+    return caller is not None and (caller.org_id == org_id or caller.may(Action.OWN))
 
 
 def _event(name: bytes, row: Record) -> bytes:
