@@ -101,3 +101,16 @@ async def test_another_orgs_audit_is_not_there_and_bad_questions_are_refused(api
         assert (await api.owner.get(f"/v1/audit?{query}")).status == 400, query
     for query in ("limit=5", "format=json", "cursor=abc"):
         assert (await api.owner.get(f"/v1/audit/export?{query}")).status == 400, query
+
+
+async def test_people_s_e_mails_and_addresses_are_for_those_who_may_see_the_people(api: Api) -> None:
+    made = await api.owner.post("/v1/users", {"email": "ada@example.com", "name": "Ada", "role": "VIEWER"})
+    assert made.status == 201, made.body
+    path = "/v1/audit?action=user.create"
+    (seen,) = (await api.owner.get(path)).json["data"]
+    assert (seen["after"]["email"], seen["source"]) == ("ada@example.com", "api 127.0.0.1")
+    for reader in (api.viewer, api.staff):
+        (seen,) = (await reader.get(path)).json["data"]
+        assert (seen["action"], seen["after"], seen["source"]) == ("user.create", None, None)
+        for form in ("csv", "ndjson"):
+            assert b"ada@" not in (await reader.get(f"/v1/audit/export?format={form}")).body

@@ -1,13 +1,15 @@
 """What the routes need, and how they get it."""
 
-from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass, field
 from typing import Annotated
 
 from fastapi import Depends, Request
 
 from redrive.api.browser import client_address
 from redrive.api.cursors import Cursors
+from redrive.api.turns import Turns
 from redrive.core.address import AddressRules
 from redrive.store.audit import Act
 from redrive.store.clock import Clock
@@ -28,10 +30,13 @@ class ApiContext:
     rules: AddressRules
     version: str
     trust_proxy: bool = False  # X-Forwarded-For and -Proto are those of a proxy of ours
+    turns: Turns = field(default_factory=Turns)
 
-    def tenant(self, caller: Caller) -> AbstractAsyncContextManager[Session]:
+    @asynccontextmanager
+    async def tenant(self, caller: Caller) -> AsyncIterator[Session]:
         """A transaction in the caller's org, with the caller's role."""
-        return self.app_db.tenant(caller.org_id, caller.role)
+        async with self.turns.of(caller.org_id), self.app_db.tenant(caller.org_id, caller.role) as session:
+            yield session
 
     def beyond(self, caller: Caller) -> AbstractAsyncContextManager[Session]:
         """The same as the engine, for what reaches beyond an org: accounts, sessions, orgs."""

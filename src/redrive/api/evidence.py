@@ -33,7 +33,8 @@ def redacted_payload(body: bytes | None) -> object:
         return redact_value(decode_strictly(body))
     except BadJson:
         text = _text(body)
-        return _base64(body) if text is None else redact_text(text)
+        # What is no text cannot be searched for secrets.
+        return f"[{len(body)} bytes that are neither JSON nor text]" if text is None else redact_text(text)
 
 
 def shown_payload(body: bytes | None, *, whole: bool) -> object:

@@ -29,7 +29,8 @@ class Scope(StrEnum):
 class Action(StrEnum):
     READ = "read"
     READ_PAYLOADS = "read payloads"  # whole; others see them with what looks secret hidden
-    PRODUCE = "produce"  # events; acknowledge and delete them
+    PRODUCE = "produce"  # events
+    CONSUME = "consume"  # acknowledge and delete events
     RETRY = "retry"  # retry now, skip; operations on them
     JUDGE = "judge"  # redrive, replay, resolve, ignore, delete dead letters
     MANAGE = "manage"  # endpoints, policies, pausing
@@ -43,6 +44,7 @@ ROLES: dict[Action, frozenset[Role]] = {
     Action.READ: frozenset(Role),
     Action.READ_PAYLOADS: CHANGERS | {Role.STAFF},
     Action.PRODUCE: CHANGERS,
+    Action.CONSUME: CHANGERS,
     Action.RETRY: CHANGERS,
     Action.JUDGE: CHANGERS,
     Action.MANAGE: CHANGERS,

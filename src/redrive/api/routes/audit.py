@@ -17,6 +17,7 @@ from redrive.api.cursors import ListPlace
 from redrive.api.queries import AuditExportQuery, AuditQuery
 from redrive.api.schemas.audit import AuditEntry
 from redrive.api.schemas.base import Page, shows
+from redrive.core.permissions import Action
 from redrive.store import audit
 from redrive.store.audit import AuditFilter
 from redrive.store.db import Record
@@ -29,6 +30,7 @@ COLUMNS = (
     *("id", "at", "actor", "action", "subject_kind", "subject_id"),
     *("because", "source", "correlation_id", "before", "after"),
 )
+OF_PEOPLE = ("user", "session")
 _FORMULA_MARKS = ("=", "+", "-", "@", "\t", "\r")  # what makes a spreadsheet take a cell for a formula
 
 LINES: dict[int | str, dict[str, Any]] = {
@@ -52,7 +54,8 @@ async def list_audit(query: Annotated[AuditQuery, Query()], caller: Reader, cont
     async with context.tenant(caller) as session:
         page = await audit.list_audit(session, query.chosen(), limit=query.limit, after=after)
     cursor = context.cursors.write(place, page.next_key) if page.next_key else None
-    return answer(shapes.page([_shape(row) for row in page.rows], limit=query.limit, cursor=cursor, total=None))
+    rows = [_shape(row, whole=caller.may(Action.ADMIT)) for row in page.rows]
+    return answer(shapes.page(rows, limit=query.limit, cursor=cursor, total=None))
 
 
 @router.get(
@@ -73,32 +76,38 @@ async def export_audit(query: Annotated[AuditExportQuery, Query()], caller: Read
 
 
 async def _export(
-    context: ApiContext, caller: Caller, chosen: AuditFilter, write: Callable[[Sequence[Record], bool], bytes]
+    context: ApiContext, caller: Caller, chosen: AuditFilter, write: Callable[[Sequence[shapes.Shape], bool], bytes]
 ) -> AsyncIterator[bytes]:
     """Batch by batch, each in a transaction of its own: whoever reads slowly holds nothing up."""
     after: tuple[object, ...] | None = None
     for start in range(0, MAX_EXPORT_ROWS, EXPORT_BATCH_ROWS):
         async with context.tenant(caller) as session:
             page = await audit.list_audit(session, chosen, limit=EXPORT_BATCH_ROWS, after=after)
-        yield write(page.rows, start == 0)
+        yield write([_shape(row, whole=caller.may(Action.ADMIT)) for row in page.rows], start == 0)
         after = page.next_key
         if after is None:
             return
 
 
-def _shape(row: Record) -> shapes.Shape:
-    return {column: row[column] if column not in ("before", "after") else _document(row[column]) for column in COLUMNS}
+def _shape(row: Record, *, whole: bool) -> shapes.Shape:
+    """An entry. E-mails and addresses of people are for those who may see the people themselves."""
+    hidden = () if whole else ("source", *(("before", "after") if row["subject_kind"] in OF_PEOPLE else ()))
+    return {column: None if column in hidden else _value(row, column) for column in COLUMNS}
+
+
+def _value(row: Record, column: str) -> object:
+    return _document(row[column]) if column in ("before", "after") else row[column]
 
 
 def _document(stored: str | None) -> object:
     return None if stored is None else msgspec.Raw(stored.encode())
 
 
-def _json_lines(rows: Sequence[Record], is_first: bool) -> bytes:
-    return b"".join(msgspec.json.encode(_shape(row)) + b"\n" for row in rows)
+def _json_lines(rows: Sequence[shapes.Shape], is_first: bool) -> bytes:
+    return b"".join(msgspec.json.encode(row) + b"\n" for row in rows)
 
 
-def _csv_lines(rows: Sequence[Record], is_first: bool) -> bytes:
+def _csv_lines(rows: Sequence[shapes.Shape], is_first: bool) -> bytes:
     text = io.StringIO()
     writer = csv.writer(text)
     if is_first:

@@ -6,7 +6,7 @@ from fastapi import APIRouter, Depends, Query, Request, Response
 
 from redrive.api import shapes
 from redrive.api.answers import answer
-from redrive.api.auth import SCHEMES, Producer, Reader
+from redrive.api.auth import SCHEMES, Consumer, Reader
 from redrive.api.context import Context, act_of
 from redrive.api.cursors import ListPlace
 from redrive.api.problems import Problem, not_found
@@ -79,7 +79,7 @@ async def list_attempts(event_id: str, caller: Reader, context: Context) -> Resp
 
 @router.post("/{event_id}/ack", dependencies=[Depends(no_query)], responses=shows(EventStanding))
 async def acknowledge(
-    event_id: str, request: Request, caller: Producer, context: Context, given: BecauseIn | None = None
+    event_id: str, request: Request, caller: Consumer, context: Context, given: BecauseIn | None = None
 ) -> Response:
     """Take an event out of the inbox: it is `delivered`. Once more changes nothing; one with tasks is refused."""
     wanted = id_in_path(event_id, "event")
@@ -102,7 +102,7 @@ async def acknowledge(
 
 @router.delete("/{event_id}", status_code=204, dependencies=[Depends(no_query)])
 async def delete(
-    event_id: str, request: Request, caller: Producer, context: Context, given: BecauseIn | None = None
+    event_id: str, request: Request, caller: Consumer, context: Context, given: BecauseIn | None = None
 ) -> Response:
     """Remove an event for good, with its tasks, attempts, logs and dead letters. An entry in the audit stays."""
     wanted = id_in_path(event_id, "event")
