@@ -173,7 +173,11 @@ async def test_a_letter_that_is_replaying_is_not_replayed_again(api: Api) -> Non
     await api.endpoint()
     letter = await api.dead_task()
     assert (await replay(api, letter, {"payload": 1})).status == 200
-    assert (await replay(api, letter, {"payload": 2})).status == 409
+    again = await replay(api, letter, {"payload": 2})
+    assert (again.status, "is being replayed already" in again.json["detail"]) == (409, True)
+    for method, path in (("POST", "/retry"), ("POST", "/resolve"), ("POST", "/ignore"), ("DELETE", "")):
+        refused = await api.owner.request(method, f"/v1/dead-letters/{letter['id']}{path}")
+        assert (refused.status, refused.json["detail"]) == (409, again.json["detail"]), path  # no try is under way yet
     assert len((await api.viewer.get(f"/v1/dead-letters/{letter['id']}")).json["edits"]) == 1
 
 

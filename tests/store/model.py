@@ -138,6 +138,8 @@ class Model:
     def redrive(self, task: Task, now: datetime, *, at_once: bool) -> Refusal | None:
         if task.letter in (None, "deleted"):
             return Refusal.UNKNOWN
+        if task.letter == "replaying":
+            return Refusal.REPLAYING
         if task.state is not DEAD:
             return Refusal.NOT_OPEN
         task.state, task.reason, task.letter = WAITING, None, "replaying"
@@ -150,7 +152,7 @@ class Model:
         if task.letter in (None, "deleted"):
             return Refusal.UNKNOWN
         if task.letter == "replaying":
-            return Refusal.IN_PROGRESS
+            return Refusal.REPLAYING
         if (task.letter, state) == ("resolved", "ignored"):
             return Refusal.NOT_OPEN
         task.letter = state

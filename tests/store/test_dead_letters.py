@@ -136,7 +136,7 @@ async def test_a_redriven_task_that_is_skipped_is_dead_again(engine: Engine) -> 
     await engine.endpoint()
     task_id = await a_dead_task(engine)
     await engine.redrive(task_id)
-    assert await engine.close_letter(task_id, "resolved") is Refusal.IN_PROGRESS
+    assert await engine.close_letter(task_id, "resolved") is Refusal.REPLAYING
     assert await engine.skip(task_id) is None
     letter = await engine.letter(task_id)
     assert letter is not None

@@ -168,7 +168,7 @@ async def test_what_cannot_be_redriven_cannot_be_replayed(engine: Engine) -> Non
     await engine.endpoint()
     task_id = await a_dead_task(engine)
     assert await replay(engine, task_id, edit=Edit(body=EDITED)) is None
-    assert await replay(engine, task_id, edit=Edit(body=b"1")) is Refusal.NOT_OPEN
+    assert await replay(engine, task_id, edit=Edit(body=b"1")) is Refusal.REPLAYING
     await engine.kill(await engine.claim_one())
     await engine.close_letter(task_id, "deleted")
     assert await replay(engine, task_id) is Refusal.UNKNOWN

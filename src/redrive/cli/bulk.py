@@ -203,6 +203,8 @@ def _explained(letter_id: UUID, refusal: Refusal) -> str:
             return f"{letter_id}: it is being retried. Wait for the outcome, then try again."
         case Refusal.HELD:
             return f"{letter_id}: it is held. `redrive stats` and `redrive endpoints list` tell what is paused."
+        case Refusal.REPLAYING:
+            return f"{letter_id}: it is being replayed already. Wait for the outcome, then try again."
         case Refusal.NOT_OPEN:
             return f"{letter_id}: it is not open any more: it was retried or resolved. `redrive dead show` tells."
     assert_never(refusal)

@@ -127,6 +127,8 @@ async def lock_redrivable(session: Session, task_id: UUID) -> Record | Refusal:
     row = await session.fetchrow("lock_dead_letter", session.org_id, task_id)
     if row is None or row["state"] == "deleted":
         return Refusal.UNKNOWN
+    if row["state"] == "replaying":
+        return Refusal.REPLAYING
     return row if row["task_state"] == "dead" else Refusal.NOT_OPEN
 
 
@@ -165,7 +167,7 @@ async def close(session: Session, task_id: UUID, state: str, act: Act) -> Refusa
     if row is None or row["state"] == "deleted":
         return Refusal.UNKNOWN
     if row["state"] == "replaying":
-        return Refusal.IN_PROGRESS
+        return Refusal.REPLAYING
     if row["state"] == state:
         return None
     if (row["state"], state) == ("resolved", "ignored"):

@@ -27,6 +27,7 @@ _NOTES = {
     Refusal.UNKNOWN: "There is no such entry here.",
     Refusal.IN_PROGRESS: "A try is under way.",
     Refusal.HELD: "It is held, since its endpoint is disabled or paused.",
+    Refusal.REPLAYING: "It is being replayed already: its task is in the retry queue.",
     Refusal.NOT_OPEN: "It is finished already: there is nothing left to do.",
 }
 
@@ -71,6 +72,8 @@ def _judge_retry(item: Record) -> Verdict:
 def _judge_redrive(item: Record) -> Verdict:
     if item["letter_state"] in (None, "deleted"):
         return _refused(item, Refusal.UNKNOWN)
+    if item["letter_state"] == "replaying":
+        return _refused(item, Refusal.REPLAYING)
     if item["state"] != "dead":
         return _refused(item, Refusal.NOT_OPEN)
     return Verdict(item, "sent", acts=True, fence=item["fence"])
@@ -91,7 +94,7 @@ def _judge_close(item: Record, state: str) -> Verdict:
     if item["letter_state"] in (None, "deleted"):
         return _refused(item, Refusal.UNKNOWN)
     if item["letter_state"] == "replaying":
-        return _refused(item, Refusal.IN_PROGRESS)
+        return _refused(item, Refusal.REPLAYING)
     if item["letter_state"] == state:
         return Verdict(item, "succeeded")
     if (item["letter_state"], state) == ("resolved", "ignored"):

@@ -27,6 +27,7 @@ class Refusal(Enum):
     UNKNOWN = "unknown"
     IN_PROGRESS = "in_progress"
     HELD = "held"
+    REPLAYING = "replaying"
     NOT_OPEN = "not_open"
 
 

@@ -40,6 +40,12 @@ def refused(refusal: Refusal, noun: str) -> Problem:
             return Problem(409, "A try is under way. Wait for its result, then decide.")
         case Refusal.HELD:
             return held(())
+        case Refusal.REPLAYING:
+            return Problem(
+                409,
+                "It is being replayed already: its task waits in the retry queue, or is tried right now. Wait for its "
+                "end, or skip it there, then decide.",
+            )
         case Refusal.NOT_OPEN:
             return Problem(409, "It is finished already: there is nothing left to do.")
 
