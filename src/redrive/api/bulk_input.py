@@ -175,8 +175,8 @@ class RecoverIn(BecauseIn):
     since: Time
 
     def spec(self, endpoint_id: UUID) -> OperationSpec:
-        chosen = {"endpoint_id": str(endpoint_id), "since": self.since.isoformat()}
-        return OperationSpec(DEAD_LETTERS, "retry", filter=chosen)
+        since = self.model_dump(mode="json")["since"]  # as a filter would have it: with Z
+        return OperationSpec(DEAD_LETTERS, "retry", filter={"endpoint_id": str(endpoint_id), "since": since})
 
 
 class WaitQuery(BaseModel):

@@ -13,7 +13,7 @@ from redrive.api import operation_shapes as shapes
 from redrive.api.answers import answer
 from redrive.api.auth import SCHEMES, Authenticator, Judge, Operator, Reader
 from redrive.api.bulk import begin
-from redrive.api.bulk_input import ItemsQuery, OperationsQuery, RecoverIn
+from redrive.api.bulk_input import ItemsQuery, OperationsQuery, RecoverIn, WaitQuery
 from redrive.api.context import ApiContext, Context, act_of
 from redrive.api.cursors import ListPlace
 from redrive.api.operation_desk import Desk, OperationDesk
@@ -21,7 +21,7 @@ from redrive.api.outage import OUTAGES
 from redrive.api.problems import Problem, not_found
 from redrive.api.queries import BecauseIn, id_in_path, no_query
 from redrive.api.schemas.base import Page, shows
-from redrive.api.schemas.operations import Operation, OperationItem
+from redrive.api.schemas.operations import BulkResult, Operation, OperationItem
 from redrive.api.shapes import page as page_shape
 from redrive.core.operations import Command
 from redrive.core.permissions import Action
@@ -147,19 +147,24 @@ async def cancel_operation(
 @router.post(
     "/endpoints/{endpoint_id}/recover",
     status_code=202,
-    responses=shows(Operation, 202),
+    responses=shows(Operation, 202) | shows(BulkResult),
     tags=["endpoints"],
-    dependencies=[Depends(no_query)],
 )
 async def recover_endpoint(
-    endpoint_id: str, request: Request, given: RecoverIn, caller: Judge, context: Context, desk: Desk
+    endpoint_id: str,
+    request: Request,
+    given: RecoverIn,
+    query: Annotated[WaitQuery, Query()],
+    caller: Judge,
+    context: Context,
+    desk: Desk,
 ) -> Response:
-    """Redrive the open dead letters of an endpoint that died since then."""
+    """Redrive the open dead letters of an endpoint that died since then; with `wait`, the result."""
     wanted = id_in_path(endpoint_id, "endpoint")
     async with context.tenant(caller) as session:
         if await get_endpoint(session, wanted) is None:
             raise not_found("endpoint")
-    return await begin(request, caller, context, desk, given.spec(wanted), given.because)
+    return await begin(request, caller, context, desk, given.spec(wanted), given.because, wait=query.wait)
 
 
 async def _operation(text: str, caller: Caller, context: ApiContext) -> Record:
