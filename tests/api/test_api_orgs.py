@@ -171,6 +171,8 @@ async def test_more_requests_than_an_org_may_make_are_told_when_to_come_back(
 
 async def test_a_payload_above_the_org_s_limit_is_too_large(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     await _limited(api, monkeypatch, max_payload_bytes=10)
+    endpoint = await api.endpoint()
+    letter = await api.dead_task()
     client = await keyed(api, "ADMIN")
     large = {"event_type": "a", "payload": "x" * 20}
     for _ in range(2):  # looked up, and remembered
@@ -179,6 +181,8 @@ async def test_a_payload_above_the_org_s_limit_is_too_large(api: Api, monkeypatc
         assert (refused.status, "10 bytes" in refused.json["detail"]) == (413, True)
     batch = (await client.post("/v1/events/batch", [EVENT, large])).json
     assert (batch["accepted"], [one["index"] for one in batch["rejected"]]) == (1, [1])
+    for path in (f"/v1/endpoints/{endpoint['id']}/test", f"/v1/dead-letters/{letter['id']}/replay"):
+        assert (await client.post(path, {"payload": "x" * 20})).status == 413, path
     cloud = {"specversion": "1.0", "id": "1", "source": "/here", "type": "a", "data": "x" * 20}
     structured = {"Content-Type": "application/cloudevents+json"}
     assert (await client.request("POST", "/v1/events", cloud, headers=structured)).status == 413
@@ -212,6 +216,8 @@ async def test_tests_and_edits_are_held_to_the_org_s_limits_as_events_are(
 
 async def test_an_org_that_stores_what_it_may_stores_no_more(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     await _limited(api, monkeypatch, max_stored_bytes=1_000_000)
+    endpoint = await api.endpoint()
+    letter = await api.dead_task()
     client = await keyed(api, "ADMIN")
     assert (await client.post("/v1/events", EVENT)).status == 202
     await write(
@@ -227,6 +233,10 @@ async def test_an_org_that_stores_what_it_may_stores_no_more(api: Api, monkeypat
     assert (refused.status, refused.json["title"]) == (507, "Insufficient Storage")
     assert "max_stored_bytes" in refused.json["detail"]
     assert (await client.post("/v1/events/batch", [EVENT])).status == 507
+    assert (await client.post(f"/v1/endpoints/{endpoint['id']}/test")).status == 507
+    replay = f"/v1/dead-letters/{letter['id']}/replay"
+    assert (await client.post(replay, {"payload": 1})).status == 507
+    assert (await client.post(replay)).status == 200  # stores nothing
     assert (await client.get("/v1/events")).status == 200
 
 

@@ -32,7 +32,11 @@ _exact = msgspec.json.Decoder(float_hook=lambda text: msgspec.Raw(text.encode())
 
 
 class EditError(ValueError):
-    """Why a payload cannot be edited so, for a person to read."""
+    """Why a payload cannot be edited so, for a person to read; `place`: which part of what was asked is at fault."""
+
+    def __init__(self, message: str, *place: str) -> None:
+        super().__init__(message)
+        self.place = place
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +143,7 @@ async def _terms(session: Session, letter: Record, policy: Policy | str | None) 
     if isinstance(policy, str):
         row = await get_policy(session, policy)
         if row is None:
-            raise EditError(f"there is no policy named {policy!r}")
+            raise EditError(f"there is no policy named {policy!r}", "override_retry_policy")
         return row["id"], policy_of(row)
     policy_id = new_id()
     spec = msgspec.json.encode(policy.to_spec()).decode()
@@ -156,7 +160,7 @@ async def _add(session: Session, letter: Record, edit: Edit, act: Act, clock: Cl
     body = edit.body if edit.body is not None or edit.discard else base["body"]
     max_bytes = base["max_bytes"] or MAX_PAYLOAD_BYTES
     if edit.body is not None and len(edit.body) > max_bytes:
-        raise EditError(f"the payload has {len(edit.body)} bytes; at most {max_bytes} are taken")
+        raise EditError(f"the payload has {len(edit.body)} bytes; at most {max_bytes} are taken", "payload")
     headers = base["headers"] if edit.headers is None and not edit.discard else _stored_headers(edit.headers)
     changed = _diff(base["original"], base["original"] if body is None else body)
     row = await session.fetchrow(

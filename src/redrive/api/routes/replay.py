@@ -9,7 +9,7 @@ from redrive.api.answers import answer
 from redrive.api.auth import SCHEMES, Judge
 from redrive.api.context import Context, act_of
 from redrive.api.meters import check_size, has_room, no_room
-from redrive.api.problems import Problem, not_found
+from redrive.api.problems import FieldError, invalid, not_found
 from redrive.api.queries import id_in_path, no_query
 from redrive.api.replay_input import ReplayIn
 from redrive.api.routes.retry_queue import refused
@@ -53,7 +53,7 @@ async def replay(
                 at_once=asked.now,
             )
         except EditError as error:
-            raise Problem(422, f"This dead letter cannot be replayed so: {error}.") from None
+            raise invalid(FieldError(("body", *error.place), str(error))) from None
         if refusal is not None:
             raise refused(refusal, NOUN)
         row = await dead_letters.get_dead_letter(session, wanted)
