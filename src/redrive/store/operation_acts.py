@@ -11,7 +11,7 @@ from uuid import UUID
 import msgspec
 
 from redrive.core.fingerprint import fingerprint
-from redrive.core.lifecycle import EventStatus, retry_attempts
+from redrive.core.lifecycle import EventStatus
 from redrive.core.policy import PolicyError, retry_delay
 from redrive.store import transitions
 from redrive.store.audit import Act
@@ -19,7 +19,7 @@ from redrive.store.clock import Clock
 from redrive.store.db import Record, Session
 from redrive.store.edits import EditError, replay_patched
 from redrive.store.operations import RETRY_QUEUE
-from redrive.store.policies import policy_of
+from redrive.store.policies import policy_of, retries_granted
 from redrive.store.retry_queue import Refusal
 
 _CLOSED = {"resolve": "resolved", "ignore": "ignored", "delete": "deleted"}
@@ -220,7 +220,7 @@ class Acts:
         else:
             return
         for item in items:
-            retries = retry_attempts(item["attempts"], policy_of(item).max_retries) if action == "skip" else 1
+            retries = retries_granted(item, item["attempts"]) if action == "skip" else 1
             transitions.tell(
                 self._session,
                 self._act,

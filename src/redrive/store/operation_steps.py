@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from uuid import UUID
 
+import asyncpg
 import msgspec
 import structlog
 
@@ -34,6 +35,8 @@ from redrive.store.operations import RETRY_QUEUE
 
 COLLECT_ROWS = 5_000  # looked at in one step
 BUSY_REST_S = 0.2  # while one is active that can do nothing at the moment
+MOST_BUSY_REST_S = 10.0  # for one that has not moved for long
+BUSY_REST_SHARE = 0.05  # of the time that it has not moved
 IDLE_REST_S = 1.0
 UNREADABLE_REST_S = 30.0
 
@@ -61,15 +64,22 @@ class OperationSteps:
         self._dice = dice
 
     async def step(self) -> Step:
-        """Move on the operation that has waited longest."""
-        async with self._engine.transaction() as session:
-            row = await session.fetchrow("next_operation", self._clock.now())
-            if row is None:
-                return Step(None, IDLE_REST_S)
-            wait_s = (row["step_at"] - row["now"]).total_seconds()
-            if wait_s > 0:
-                return Step(None, min(wait_s, BUSY_REST_S))
-            return Step(row["id"], await self._step(session, row))
+        """Move on the operation that has waited longest. Where it could not move, the next one may at once."""
+        row: Record | None = None
+        try:
+            async with self._engine.transaction() as session:
+                row = await session.fetchrow("next_operation", self._clock.now())
+                if row is None:
+                    return Step(None, IDLE_REST_S)
+                wait_s = (row["step_at"] - row["now"]).total_seconds()
+                if wait_s > 0:
+                    return Step(None, min(wait_s, BUSY_REST_S))
+                await self._step(session, row)
+        except Exception as error:
+            if row is None or _is_cut_off(error):
+                raise
+            await self._put_off(row, error)
+        return Step(row["id"], 0.0)
 
     async def step_of(self, org_id: UUID, operation_id: UUID) -> Step:
         """Move on this one, where it is active and nobody else is at it."""
@@ -78,6 +88,15 @@ class OperationSteps:
             if row is None:
                 return Step(None, BUSY_REST_S)
             return Step(row["id"], await self._step(session, row))
+
+    async def _put_off(self, row: Record, error: Exception) -> None:
+        """One whose step fails must not be the first in the line again: all others would wait behind it for ever."""
+        is_passing = isinstance(error, asyncpg.TransactionRollbackError)
+        rest_s = BUSY_REST_S if is_passing else UNREADABLE_REST_S
+        log.warning(
+            "operation_put_off", operation_id=str(row["id"]), error_type=type(error).__name__, again_in_s=rest_s
+        )
+        await self._engine.execute("put_off_operation", row["org_id"], row["id"], row["now"], rest_s)
 
     async def _step(self, session: Session, row: Record) -> float:
         if row["state"] == OperationState.PREPARING:
@@ -113,7 +132,7 @@ class OperationSteps:
             course = await self._act(session, row, course, count)
         course = completed(course)
         changed = course != before
-        rest_s = 0.0 if changed else BUSY_REST_S
+        rest_s = 0.0 if changed else _rest_s(row)
         await self._move(session, row, course, changed=changed, rest_s=rest_s)
         return rest_s
 
@@ -148,6 +167,26 @@ class OperationSteps:
             course.note,
             is_finished(course),
         )
+
+
+def _is_cut_off(error: Exception) -> bool:
+    """The server is away, which is no operation's fault. A time-out is, and an argument that asyncpg does not take."""
+    if isinstance(error, TimeoutError | asyncpg.QueryCanceledError | ValueError):
+        return False
+    return isinstance(
+        error,
+        OSError
+        | asyncpg.InterfaceError
+        | asyncpg.InternalClientError
+        | asyncpg.PostgresConnectionError
+        | asyncpg.OperatorInterventionError,
+    )
+
+
+def _rest_s(row: Record) -> float:
+    """How long one that cannot move is left alone: longer, the longer it has not. There may be thousands."""
+    still_s: float = (row["now"] - row["updated_at"]).total_seconds()
+    return min(max(BUSY_REST_S, BUSY_REST_SHARE * still_s), MOST_BUSY_REST_S)
 
 
 async def _mark(session: Session, place: tuple[object, ...], verdicts: Sequence[Verdict]) -> None:

@@ -11,7 +11,8 @@ from uuid import UUID
 
 import msgspec
 
-from redrive.core.policy import Policy
+from redrive.core.lifecycle import retry_attempts
+from redrive.core.policy import Policy, PolicyError
 from redrive.core.presets import DEFAULT_POLICY
 from redrive.store import audit
 from redrive.store.audit import Act
@@ -60,6 +61,14 @@ class InUse(NamedTuple):
 
 def policy_of(row: Record) -> Policy:
     return Policy.from_spec(msgspec.json.decode(row["spec"]))
+
+
+def retries_granted(row: Record, failures: int) -> int:
+    """For the log, as core.lifecycle has it; without the limit of a policy that this version cannot read."""
+    try:
+        return retry_attempts(failures, policy_of(row).max_retries)
+    except PolicyError:
+        return failures
 
 
 def binding_of(row: Record) -> Binding:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from uuid import UUID
 
 from redrive.core.decide import Decision, Die, Reason, decide
-from redrive.core.lifecycle import EventStatus, retry_attempts
+from redrive.core.lifecycle import EventStatus
 from redrive.core.outcome import Failure
 from redrive.core.ports import NO_EXCHANGE, Job, Settled, Settlement
 from redrive.store import audit, transitions
@@ -18,7 +18,7 @@ from redrive.store.clock import Clock
 from redrive.store.db import Database, Session
 from redrive.store.events import NewEvent, accept
 from redrive.store.orgs import new_id
-from redrive.store.policies import policy_of
+from redrive.store.policies import retries_granted
 from redrive.store.retry_queue import Refusal
 from redrive.store.tasks import Tasks
 
@@ -33,12 +33,20 @@ class Added(NamedTuple):
 
 async def add_failed(engine: Database, event: NewEvent, failure: Failure, clock: Clock, *, roll: float) -> Added:
     """Accept an event for one endpoint or handler, and its first try as failed. A known event is left as it is."""
+    while (added := await _add_failed(engine, event, failure, clock, roll)) is None:
+        pass  # it was known, and removed before it was looked at: now it is not
+    return added
+
+
+async def _add_failed(engine: Database, event: NewEvent, failure: Failure, clock: Clock, roll: float) -> Added | None:
     async with engine.transaction() as session:
         (receipt,) = await accept(session, [event], clock)
         if receipt.verdict not in ("accepted", "duplicate"):
             return Added(receipt.verdict, None, None)
         row = await session.fetchrow("task_of_event", event.org_id, event.id)
-        assert row is not None, "an event for one endpoint or handler has one task"
+        if row is None:
+            assert receipt.verdict == "duplicate", "an event for one endpoint or handler has one task"
+            return None
         task_id: UUID = row["id"]
         if receipt.verdict == "duplicate":
             return Added(receipt.verdict, task_id, None)
@@ -59,7 +67,7 @@ async def mark_failed(session: Session, task_id: UUID, failure: Failure, act: Ac
             job = await _lease(session, session.org_id, task_id, clock)
             await _settle(Tasks(session, clock), job, failure, Die(Reason.EXHAUSTED, failure.category))
             await audit.record(session, act, "task.fail", "task", task_id)
-            retries = retry_attempts(job.attempts + 1, policy_of(entry).max_retries)
+            retries = retries_granted(entry, job.attempts + 1)
             old, new = EventStatus.QUEUED, EventStatus.FAILED
             transitions.tell(session, act, old, new, event_id=job.event_id, task_id=task_id, retry_attempts=retries)
             return None

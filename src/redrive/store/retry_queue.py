@@ -10,7 +10,7 @@ from typing import NamedTuple
 from uuid import UUID
 
 from redrive.core.fingerprint import fingerprint
-from redrive.core.lifecycle import EventStatus, retry_attempts, retry_count
+from redrive.core.lifecycle import EventStatus, retry_count
 from redrive.core.policy import Policy, PolicyKind, retry_delay
 from redrive.store import audit, transitions
 from redrive.store.audit import Act
@@ -18,7 +18,7 @@ from redrive.store.clock import Clock
 from redrive.store.counters import count_of
 from redrive.store.db import Record, Session
 from redrive.store.paging import Page, page_of
-from redrive.store.policies import policy_of
+from redrive.store.policies import policy_of, retries_granted
 
 
 class Refusal(Enum):
@@ -110,7 +110,7 @@ async def skip(session: Session, task_id: UUID, act: Act, clock: Clock) -> Refus
             mark = fingerprint(full["kind"], place, category, message)
             await session.execute("skip_task", session.org_id, task_id, clock.now(), category, mark, message)
             await audit.record(session, act, "task.skip", "task", task_id)
-            retries = retry_attempts(entry["attempts"], policy_of(entry).max_retries)
+            retries = retries_granted(entry, entry["attempts"])
             old, new = EventStatus.QUEUED, EventStatus.FAILED
             transitions.tell(
                 session, act, old, new, event_id=entry["event_id"], task_id=task_id, retry_attempts=retries
