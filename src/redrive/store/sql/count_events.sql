@@ -12,8 +12,11 @@ queued AS (
 failed AS (
   SELECT CASE WHEN count(*) <= 100000 THEN count(*) END AS n FROM (
     SELECT DISTINCT t.received_at, t.event_id FROM redrive.task t
-     WHERE $2 IN ('failed', 'delivered') AND t.org_id = $1 AND t.reason IS NOT NULL AND NOT EXISTS (
-       SELECT FROM redrive.task o WHERE o.org_id = t.org_id AND o.event_id = t.event_id AND o.open) LIMIT 100001) f)
+     WHERE $2 IN ('failed', 'delivered') AND t.org_id = $1 AND t.reason IS NOT NULL AND (
+       -- No join, which a planner with old numbers would make of every dead task with every open one.
+       SELECT true FROM redrive.task o
+        WHERE o.org_id = t.org_id AND o.received_at = t.received_at AND o.event_id = t.event_id AND o.open LIMIT 1) IS NULL
+     LIMIT 100001) f)
 SELECT CASE WHEN $2::text IS NULL THEN inbox + acked + routed
             WHEN $2 = 'received' THEN inbox
             WHEN $2 = 'queued' THEN queued.n

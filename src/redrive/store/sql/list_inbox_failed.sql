@@ -4,7 +4,8 @@ WITH oldest AS MATERIALIZED (
   SELECT DISTINCT ON (t.received_at, t.event_id) t.received_at, t.event_id
     FROM redrive.task t
    WHERE t.org_id = $1 AND t.reason IS NOT NULL
-     AND NOT EXISTS (SELECT FROM redrive.task o WHERE o.org_id = t.org_id AND o.event_id = t.event_id AND o.open)
+     AND (SELECT true FROM redrive.task o  -- no join: see count_events
+           WHERE o.org_id = t.org_id AND o.received_at = t.received_at AND o.event_id = t.event_id AND o.open LIMIT 1) IS NULL
      AND ($2::text IS NULL OR t.event_type = $2)
      AND ($3::timestamptz IS NULL OR (t.received_at, t.event_id) > ($3, $4::uuid))
    ORDER BY t.received_at, t.event_id LIMIT $5),
