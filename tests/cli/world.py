@@ -13,10 +13,11 @@ from redrive.core.decide import Decision, Die, Reason, RetryIn, Succeed
 from redrive.core.outcome import Category, Failure, Outcome, Success
 from redrive.core.ports import NO_EXCHANGE, Job, Released, Settlement
 from redrive.core.presets import PresetOverrides, presets
-from redrive.store import dead_letters, operations, pausing, retry_queue
+from redrive.store import dead_letters, edits, operations, pausing, retry_queue
 from redrive.store.audit import Act
 from redrive.store.clock import DatabaseClock
 from redrive.store.db import Database
+from redrive.store.edits import Edit
 from redrive.store.endpoints import Endpoints, EndpointSpec
 from redrive.store.events import NewEvent, accept
 from redrive.store.operation_steps import OperationSteps
@@ -108,6 +109,10 @@ class World:
     async def redrive(self, task_id: UUID, *, at_once: bool = False) -> None:
         async with self.app.tenant(self.org_id) as session:
             assert await dead_letters.redrive(session, task_id, ACT, CLOCK, roll=0.5, at_once=at_once) is None
+
+    async def replay(self, task_id: UUID, body: bytes) -> None:
+        async with self.app.tenant(self.org_id) as session:
+            assert await edits.replay(session, task_id, ACT, CLOCK, edit=Edit(body=body), roll=0.5) is None
 
     async def close(self, task_id: UUID, state: str) -> None:
         async with self.app.tenant(self.org_id) as session:

@@ -5,7 +5,7 @@ WITH done AS (
     JOIN redrive.task t ON t.org_id = d.org_id AND t.id = d.task_id
    CROSS JOIN LATERAL (VALUES
      ('task.skip', d.reason = 'skipped'),
-     ('dead_letter.retry', d.replays > 0),
+     ('dead_letter.retry', d.replays > 0),  -- or a replay, which is a retry with other terms
      -- A replay that succeeded resolves the letter by itself.
      ('dead_letter.resolve', d.state = 'resolved' AND t.state = 'dead'),
      ('dead_letter.ignore', d.state = 'ignored'),
@@ -15,5 +15,6 @@ SELECT done.org_id, done.task_id AS id, format('%s is not in the audit', done.ac
   FROM done
  WHERE NOT EXISTS (
    SELECT FROM redrive.audit a
-    WHERE a.org_id = done.org_id AND a.subject_id = done.task_id AND a.action = done.action)
+    WHERE a.org_id = done.org_id AND a.subject_id = done.task_id
+      AND (a.action = done.action OR done.action = 'dead_letter.retry' AND a.action = 'dead_letter.replay'))
  LIMIT 11;
