@@ -6,14 +6,15 @@ from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
 
+from redrive.store import removal
 from redrive.store.check import check
-from redrive.store.db import query
+from redrive.store.db import Record, Session, query
 from redrive.store.events import get_event_status
 from redrive.store.inbox import MAX_PAGE_BYTES, list_inbox
 from redrive.store.orgs import new_id
 from redrive.store.paging import MAX_PAGE_ROWS, Page
 from redrive.store.retry_queue import Refusal
-from support.engine import Engine, ManualClock
+from support.engine import PERSON, Engine, ManualClock, Shared
 
 FAILED = 10_000
 # As settling leaves them: an event, its dead task, the one try, the dead letter. Two of them have the same age.
@@ -124,3 +125,30 @@ async def test_an_event_is_removed_once_and_its_id_can_be_used_again(engine: Eng
     assert await engine.delete_event(new_id()) is Refusal.UNKNOWN
     assert await engine.accept("for nobody", id=event_id) == event_id
     assert (await check(engine.url)).violations == []
+
+
+async def test_an_event_that_comes_while_it_is_removed_is_not_removed_with_an_open_task(engine: Engine) -> None:
+    await engine.endpoint()
+    event_id = new_id()
+
+    class Meanwhile(Session):
+        async def fetchrow(self, name: str, *args: object) -> Record | None:
+            if name == "describe_event":
+                await engine.accept(id=event_id)
+            return await super().fetchrow(name, *args)
+
+    async with engine.app.tenant(engine.org_id) as session:
+        slow = Meanwhile(session._connection, engine.org_id)
+        assert await removal.delete_event(slow, event_id, PERSON) is Refusal.IN_PROGRESS
+    assert (await engine.event(event_id))["status"] == "queued"
+
+
+async def test_failed_events_are_found_soon_by_a_planner_that_believes_the_table_empty(
+    engine: Engine, clock: ManualClock, shared_database: Shared
+) -> None:
+    await engine.endpoint()
+    await shared_database.owner.execute("ANALYZE redrive.task")
+    await engine.accept_many(FAILED)
+    await engine.sql.execute(_FAIL_MANY, engine.org_id, clock.now(), FAILED)
+    page = await page_of(engine, "failed", None)  # within the statement's time-out: not every one with every other
+    assert page.total == FAILED

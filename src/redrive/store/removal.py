@@ -14,13 +14,15 @@ from redrive.store.retry_queue import Refusal
 async def delete_event(session: Session, event_id: UUID, act: Act) -> Refusal | None:
     """The audit keeps what it was: its type, where it stood, and a digest of its payload."""
     tasks = await session.fetch("lock_event_tasks", session.org_id, event_id)
-    was = await session.fetchrow("describe_event", session.org_id, event_id)
-    if was is None:
+    described = await session.fetchrow("describe_event", session.org_id, event_id)
+    if described is None:
         return Refusal.UNKNOWN
-    if any(task["open"] for task in tasks):
+    was = dict(described)
+    # Fewer locked than it has: it was handed in just after the look for its tasks, which are under way.
+    if any(task["open"] for task in tasks) or was.pop("tasks") != len(tasks):
         return Refusal.IN_PROGRESS
     gone = await session.fetchrow("delete_events", session.org_id, [event_id])
     if gone is None or gone["events"] == 0:  # without tasks nothing was held: somebody else was first
         return Refusal.UNKNOWN
-    await audit.record(session, act, "event.delete", "event", event_id, before=dict(was))
+    await audit.record(session, act, "event.delete", "event", event_id, before=was)
     return None
