@@ -255,3 +255,13 @@ async def test_edits_are_never_changed(engine: Engine, statement: str) -> None:
         with pytest.raises(asyncpg.InsufficientPrivilegeError, match="permission denied"):
             async with db.tenant(engine.org_id) as session:
                 await session._connection.execute(statement)
+
+
+async def test_the_same_terms_are_stored_once_however_many_replays_ask_for_them(engine: Engine) -> None:
+    await engine.endpoint()
+    terms = [Policy.from_spec({"kind": "immediate", "delays_s": [delay_s], "max_retries": 1}) for delay_s in (1, 2)]
+    for policy in (*terms, *terms):
+        job = await next_job(engine, await a_dead_task(engine), policy=policy)
+        assert (await engine.tasks.policies([(job.org_id, job.policy_id)]))[job.policy_id] == policy
+        await engine.kill(job)
+    assert await engine.sql.fetchval("SELECT count(*) FROM redrive.policy WHERE name = 'override'") == 2

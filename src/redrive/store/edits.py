@@ -20,7 +20,6 @@ from redrive.store.clock import Clock
 from redrive.store.db import Record, Session
 from redrive.store.dead_letters import begin_generation, lock_redrivable
 from redrive.store.events import MAX_PAYLOAD_BYTES
-from redrive.store.orgs import new_id
 from redrive.store.policies import get_policy, policy_of
 from redrive.store.retry_queue import Refusal
 
@@ -145,10 +144,10 @@ async def _terms(session: Session, letter: Record, policy: Policy | str | None) 
         if row is None:
             raise EditError(f"there is no policy named {policy!r}", "override_retry_policy")
         return row["id"], policy_of(row)
-    policy_id = new_id()
     spec = msgspec.json.encode(policy.to_spec()).decode()
-    await session.execute("add_override_policy", session.org_id, policy_id, OVERRIDE_NAME, spec, policy.timeout_s)
-    return policy_id, policy
+    row = await session.fetchrow("add_override_policy", session.org_id, OVERRIDE_NAME, spec, policy.timeout_s)
+    assert row is not None
+    return row["id"], policy
 
 
 async def _add(session: Session, letter: Record, edit: Edit, act: Act, clock: Clock) -> int | None:
