@@ -8,6 +8,7 @@ from typing import Any
 from uuid import UUID
 
 import asyncpg
+import msgspec
 import pytest
 from structlog.testing import capture_logs
 
@@ -529,6 +530,58 @@ async def test_operations_take_turns(engine: Engine, clock: ManualClock) -> None
     assert taken == [long, short, long]
 
 
+async def test_operations_that_cannot_move_do_not_slow_the_others_down(engine: Engine, clock: ManualClock) -> None:
+    await engine.endpoint()
+    desk, ids = Desk(engine), await _retrying(engine, 3)
+    stuck = [await desk.begin("retry_queue", "retry", ids=[task_id]) for task_id in ids]  # nobody works
+    for operation_id in stuck:
+        await desk.run(operation_id)
+    clock.advance(1)
+    other = await desk.begin("retry_queue", "skip", ids=[new_id()])
+    rests_s = []
+    while (await desk.look(other))["finished_at"] is None:
+        rests_s.append((await desk.steps.step()).rest_s)
+    assert rests_s == [0.0] * len(rests_s)
+    assert (await desk.steps.step()).operation_id is None  # each has rested since
+
+
+async def test_an_operation_that_has_not_moved_for_long_is_looked_at_seldom(engine: Engine, clock: ManualClock) -> None:
+    await engine.endpoint()
+    desk = Desk(engine)
+    operation = await desk.begin("retry_queue", "retry", ids=await _retrying(engine, 1))
+    await desk.run(operation)
+    for still_s, rest_s in ((1.0, 0.2), (100.0, 5.05), (3600.0, 10.0)):
+        now = clock.advance(still_s)
+        await desk.steps.step()
+        assert (await desk.look(operation))["step_at"] == now + timedelta(seconds=rest_s)
+
+
+async def test_an_operation_whose_steps_fail_does_not_stand_in_the_way_of_others(
+    engine: Engine, clock: ManualClock
+) -> None:
+    await engine.endpoint()
+    desk = Desk(engine)
+    broken = await desk.begin("retry_queue", "skip", ids=await _retrying(engine, 1))
+    await engine.sql.execute("UPDATE redrive.operation SET canary = '[]'")
+    clock.advance(1)
+    other = await desk.begin("retry_queue", "skip", ids=[new_id()])
+    for _ in range(4):
+        await desk.steps.step()
+    assert [(await desk.look(each))["state"] for each in (broken, other)] == ["running", "completed"]
+    await engine.sql.execute("UPDATE redrive.operation SET canary = NULL")
+    clock.advance(operation_steps.UNREADABLE_REST_S)
+    assert (await desk.steps.step()).operation_id == broken
+    assert await desk.sums(broken) == ("completed", 1, 1, 0)
+
+
+async def test_tasks_are_skipped_whose_policy_cannot_be_read(engine: Engine) -> None:
+    await engine.endpoint()
+    desk, ids = Desk(engine), await _retrying(engine, 2)
+    await engine.sql.execute("""UPDATE redrive.policy SET spec = '{"kind": "of a newer version"}'""")
+    assert await desk.sums(await desk.begin("retry_queue", "skip", ids=ids[:1])) == ("completed", 1, 1, 0)
+    assert await engine.skip(ids[1]) is None
+
+
 async def test_a_step_that_breaks_off_leaves_nothing_behind(engine: Engine, clock: ManualClock) -> None:
     await engine.endpoint()
     ids = await _retrying(engine, 10)
@@ -564,3 +617,13 @@ async def test_the_database_refuses_to_count_back_or_to_leave_an_end(engine: Eng
     ):
         with pytest.raises(asyncpg.CheckViolationError):
             await engine.sql.execute(statement, operation)
+
+
+async def test_a_patch_may_name_what_the_audit_cannot_hold(engine: Engine) -> None:
+    await engine.endpoint()
+    desk, ids = Desk(engine), await _dead(engine, 1, body=b'{"a\\u0000": 1}')
+    operation = await desk.begin("dead_letters", "retry", ids=ids, patch={"a\x00": 2, "\\u0000": 3}, at_once=True)
+    assert (await desk.run(operation))["dispatched"] == 1
+    after = await engine.sql.fetchval("SELECT after FROM redrive.audit WHERE action = 'operation.create'")
+    assert msgspec.json.decode(after)["patched"] == ["\\u0000", "a\ufffd"]
+    assert msgspec.json.decode((await engine.claim_one()).body) == {"a\x00": 2, "\\u0000": 3}

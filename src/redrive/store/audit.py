@@ -1,5 +1,6 @@
 """The audit: one row per action of a person or of the engine on their behalf, in the action's own transaction."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import astuple, dataclass
 from datetime import datetime
@@ -9,6 +10,8 @@ import msgspec
 
 from redrive.store.db import Record, Session
 from redrive.store.paging import Page, page_of
+
+_NUL = re.compile(r"(?<!\\)((?:\\\\)*)\\u0000")  # the escape, not a backslash before the letters
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,10 +53,17 @@ async def record(
         subject_id,
         act.because,
         act.correlation_id,
-        None if before is None else msgspec.json.encode(before).decode(),
-        None if after is None else msgspec.json.encode(after).decode(),
+        _storable(before),
+        _storable(after),
         act.source,
     )
+
+
+def _storable(value: object) -> str | None:
+    """As JSON that PostgreSQL takes: its jsonb has no NUL, which the names in a payload may hold."""
+    if value is None:
+        return None
+    return _NUL.sub(r"\1\\ufffd", msgspec.json.encode(value).decode())
 
 
 async def list_audit_of(session: Session, subject_ids: Sequence[UUID]) -> list[Record]:
