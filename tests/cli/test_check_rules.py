@@ -43,6 +43,7 @@ async def every_state(world: World) -> None:
     await world.redrive(await world.dead())
     await world.redrive(await world.dead(), at_once=True)
     await world.succeed(await world.claim_one())
+    await world.replay(await world.dead(), b'{"edited": true}')
     await world.accept(policy="manual")
     await world.settle(await world.claim_one(), BROKEN, AwaitPerson())
     await world.bulk_skip(new_id())
@@ -64,10 +65,10 @@ async def test_the_books_show_where_everything_is(world: World) -> None:
     await every_state(world)
     books = (await check(world.url)).total
     assert books.balanced
-    assert (books.events, books.received, books.queued, books.delivered, books.failed) == (13, 1, 5, 2, 5)
-    assert (books.tasks, books.waiting, books.leased, books.held, books.succeeded) == (12, 3, 1, 1, 2)
+    assert (books.events, books.received, books.queued, books.delivered, books.failed) == (14, 1, 6, 2, 5)
+    assert (books.tasks, books.waiting, books.leased, books.held, books.succeeded) == (13, 4, 1, 1, 2)
     assert (books.dead_open, books.dead_resolved, books.dead_ignored, books.dead_deleted) == (2, 1, 1, 1)
-    assert books.replaying == 1
+    assert books.replaying == 2
 
 
 async def test_the_books_are_kept_per_org(world: World) -> None:
@@ -327,6 +328,22 @@ async def a_lease_ended_long_ago(world: World, db: "Connection[asyncpg.Record]")
     return job.id
 
 
+@plants("edits")
+async def the_edit_to_be_sent_is_gone(world: World, db: "Connection[asyncpg.Record]") -> UUID:
+    task_id = await world.dead()
+    await world.replay(task_id, b'{"edited": true}')
+    await db.execute("DELETE FROM edit")
+    return task_id
+
+
+@plants("edits")
+async def an_edit_is_ahead_of_its_task(world: World, db: "Connection[asyncpg.Record]") -> UUID:
+    task_id = await world.dead()
+    await world.replay(task_id, b'{"edited": true}')
+    await db.execute("UPDATE edit SET generation = 2")
+    return task_id
+
+
 @plants("operations")
 async def an_operation_counts_a_success_too_many(world: World, db: "Connection[asyncpg.Record]") -> UUID:
     operation_id = await world.bulk_skip((await world.retrying()).id, new_id())
@@ -345,6 +362,13 @@ async def an_operation_lost_an_item(world: World, db: "Connection[asyncpg.Record
 async def an_item_was_forgotten(world: World, db: "Connection[asyncpg.Record]") -> UUID:
     operation_id = await world.bulk_skip(new_id(), new_id())
     await db.execute("UPDATE operation_item SET state = 'waiting' WHERE n = 2")
+    return operation_id
+
+
+@plants("operations")
+async def items_are_left_of_an_operation(world: World, db: "Connection[asyncpg.Record]") -> UUID:
+    operation_id = await world.bulk_skip(new_id())
+    await db.execute("DELETE FROM operation")
     return operation_id
 
 

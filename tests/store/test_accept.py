@@ -4,6 +4,7 @@ import asyncio
 from typing import Any
 from uuid import UUID
 
+import asyncpg
 import pytest
 
 from redrive.store.db import Database
@@ -273,3 +274,29 @@ async def test_the_event_s_external_system_beats_the_endpoint_s(engine: Engine) 
 
 async def _policy_name(engine: Engine, policy_id: UUID) -> Any:
     return await engine.sql.fetchval("SELECT name FROM redrive.policy WHERE id = $1", policy_id)
+
+
+async def test_an_event_that_is_removed_while_it_is_handed_in_again_is_accepted_again(engine: Engine) -> None:
+    await engine.endpoint(event_types=("b",))
+    known, other, bad = engine.new_event("a"), engine.new_event("b"), engine.new_event("a", policy="none")
+    await engine.accept_all([known])
+    # The last is looked at first: `known` is found, then somebody who is just handing in `other` is waited for.
+    connection = await asyncpg.connect(engine.url, server_settings={"role": "redrive_engine"})
+    try:
+        transaction = connection.transaction()
+        await transaction.start()
+        await connection.execute(
+            """INSERT INTO redrive.event (org_id, id, event_type, tasks, occurred_at, received_at, body)
+               VALUES ($1, $2, 'b', 0, now(), now(), '')""",
+            engine.org_id,
+            other.id,
+        )
+        waiting = asyncio.create_task(engine.accept_all([bad, other, known]))
+        await engine.until("SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted)")
+        assert await engine.delete_event(known.id) is None
+        await transaction.rollback()
+    finally:
+        await connection.close()
+    assert await waiting == [("no_policy", None), ("accepted", "queued"), ("accepted", "received")]
+    assert (await engine.event(known.id))["status"] == "received"
+    assert [receipt.verdict for receipt in await engine.accept_all([known])] == ["duplicate"]

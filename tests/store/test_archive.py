@@ -15,7 +15,8 @@ from redrive.core.policy import DAY_S
 from redrive.core.ports import Swept, SweptOrg
 from redrive.store import archive
 from redrive.store.archive import Archive, ArchiveError, folder_name
-from support.engine import START, Engine, ManualClock
+from redrive.store.edits import Edit, replay
+from support.engine import PERSON, START, Engine, ManualClock
 
 from .test_retention import dead, delivered, left, sweep, sweeping
 
@@ -42,6 +43,25 @@ async def test_all_that_is_removed_stands_in_the_archive(engine: Engine, clock: 
     assert {record["org_id"] for record in records} == {str(engine.org_id)}
     text = next(tmp_path.rglob("*.ndjson")).read_bytes()
     assert b'{  "n": 1.50,   "n": 2 }' in text  # numbers and doubled names as they came
+
+
+async def test_edits_stand_in_the_archive_without_the_values_of_headers(
+    engine: Engine, clock: ManualClock, tmp_path: Path
+) -> None:
+    await engine.endpoint(policy="relay")
+    task = await engine.task_of(await dead(engine))
+    for edit in (Edit(body=b'{"n":2.50}', headers={"x-key": "hunter2"}), Edit(headers={"x-a": "1"}, discard=True)):
+        async with engine.app.tenant(engine.org_id) as session:
+            await replay(session, task["id"], PERSON, clock, edit=edit, roll=0.5, at_once=True)
+        await engine.kill(await engine.claim_one())
+    clock.advance(31 * DAY_S)
+    assert (await sweep(engine, archive=Archive(tmp_path))).events == 1
+    first, second = (record for record in lines(tmp_path) if record["record"] == "edit")
+    assert (first["number"], first["payload"], first["headers"]) == (1, {"n": 2.5}, ["x-key"])
+    assert (second["number"], second.get("payload"), second["headers"]) == (2, None, ["x-a"])
+    text = next(tmp_path.rglob("*.ndjson")).read_bytes()
+    assert b'{"n":2.50}' in text
+    assert b"hunter2" not in text
 
 
 async def test_files_are_for_their_owner_only_one_for_each_org_and_day(

@@ -20,11 +20,14 @@ from redrive.core.policy import Retention as Terms
 from redrive.core.ports import Swept
 from redrive.core.retention import Finished, event_goes_at, task_goes_at
 from redrive.engine.janitor import Janitor
-from redrive.store import idempotency, retention
+from redrive.store import idempotency, operations, retention
 from redrive.store.audit import Act
 from redrive.store.check import check
 from redrive.store.db import Database
 from redrive.store.edits import Edit, replay
+from redrive.store.operation_steps import OperationSteps
+from redrive.store.operations import OperationSpec
+from redrive.store.orgs import new_id
 from redrive.store.policies import Binding, put_policy
 from redrive.store.retention import Retention
 from support.engine import PERSON, START, Connection, Engine, ManualClock
@@ -255,6 +258,7 @@ async def test_a_pass_is_one_entry_in_the_audit_and_an_idle_one_is_none(engine: 
         "dead_letters": 0,
         "payload_bytes": 7,
         "idempotency_keys": 0,
+        "operations": 0,
     }
 
 
@@ -381,3 +385,63 @@ async def test_the_janitor_can_do_nothing_else(engine: Engine, statement: str) -
             await connection.execute(statement)
     finally:
         await connection.close()
+
+
+async def test_operations_go_with_their_items_some_time_after_their_end(
+    engine: Engine, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(retention, "BATCH_ITEMS", 7)
+    monkeypatch.setattr(retention, "BATCH_OPERATIONS", 2)
+    await engine.endpoint()
+    for items in (20, 1, 3, 5, 6):
+        await _ended_operation(engine, items)
+    clock.advance(retention.OPERATION_TTL_S)
+    assert await sweep(engine) == Swept()
+    await _ended_operation(engine, 2)
+    await _begun_operation(engine, await _failed_once(engine))  # nobody works on it: it has not ended
+    clock.advance(1)
+    assert await sweep(engine, dry_run=True) == Swept(operations=5)
+    assert await sweep(engine) == Swept(operations=5)
+    assert await engine.counts("SELECT total, total FROM redrive.operation") == {"2": 2, "1": 1}
+    assert await engine.sql.fetchval("SELECT count(*) FROM redrive.operation_item") == 3
+    assert (await check(engine.url, now=clock.now(), grace_s=366 * DAY_S)).clean
+
+
+async def test_a_batch_of_the_items_of_a_large_operation_leaves_a_sound_database(
+    engine: Engine, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(retention, "BATCH_ITEMS", 7)
+    await _ended_operation(engine, 20)
+    clock.advance(retention.OPERATION_TTL_S + 1)
+    async with sweeping(engine) as sweeper:
+        (org,) = await sweeper.orgs(0)
+        left_items = []
+        place = None
+        while (batch := await sweeper.batch(org, place)) is not None:
+            left_items.append(await engine.sql.fetchval("SELECT count(*) FROM redrive.operation_item"))
+            assert (await check(engine.url, now=clock.now())).clean
+            if (place := batch.place) is None:
+                break
+    assert left_items == [13, 6, 0, 0]
+
+
+async def _begun_operation(engine: Engine, *ids: UUID) -> UUID:
+    async with engine.app.tenant(engine.org_id) as session:
+        row = await operations.create(session, OperationSpec("retry_queue", "retry", ids), PERSON, engine.clock)
+    steps = OperationSteps(engine.db, engine.clock)
+    while (await steps.step_of(engine.org_id, row["id"])).rest_s == 0:
+        pass
+    operation_id: UUID = row["id"]
+    return operation_id
+
+
+async def _ended_operation(engine: Engine, items: int) -> None:
+    """Of tasks that do not exist: each fails at once."""
+    await _begun_operation(engine, *(new_id() for _ in range(items)))
+
+
+async def _failed_once(engine: Engine) -> UUID:
+    await engine.accept()
+    job = await engine.claim_one()
+    await engine.fail(job)
+    return job.id

@@ -73,5 +73,6 @@ async def _made(
 
 async def _known(session: Session, operation_id: UUID) -> Record:
     row = await operations.get_operation(session, operation_id)
-    assert row is not None, "operations are not deleted"
+    if row is None:  # it ended long ago
+        raise Problem(409, "The operation that was made under this Idempotency-Key is gone.")
     return row

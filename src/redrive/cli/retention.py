@@ -13,7 +13,7 @@ from redrive.store.archive import ArchiveError
 
 app = typer.Typer(no_args_is_help=True, help="Retention: run a pass.")
 
-COLUMNS = ("org", "events", "tasks", "attempts", "dead letters", "payload bytes", "idempotency keys")
+COLUMNS = ("org", "events", "tasks", "attempts", "dead letters", "payload bytes", "idempotency keys", "operations")
 
 
 @command(app, "run")

@@ -214,6 +214,7 @@ class Swept(NamedTuple):
     dead_letters: int = 0
     payload_bytes: int = 0
     idempotency_keys: int = 0
+    operations: int = 0
 
     def plus(self, other: "Swept") -> "Swept":
         return Swept(*(mine + theirs for mine, theirs in zip(self, other, strict=True)))

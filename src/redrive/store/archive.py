@@ -67,6 +67,8 @@ def line_of(row: Record) -> bytes:
     if row["record"] == "event":
         assert body is not None
         shape |= _payload(body)
+    elif row["record"] == "edit" and body is not None:
+        shape |= _payload(body)
     elif row["record"] == "attempt":
         shape |= _text("response_body", body)
     return msgspec.json.encode(shape) + b"\n"

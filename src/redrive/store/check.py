@@ -93,6 +93,11 @@ RULES: tuple[Rule, ...] = (
         "People see something that is not so.",
     ),
     Rule(
+        "edits",
+        "The edit that a task is to send exists, and every edit has a task.",
+        "The original would be sent instead of what a person wrote.",
+    ),
+    Rule(
         "audited",
         "Whatever a person did with a dead letter is in the audit.",
         "It cannot be told who did it, or the audit was changed.",
@@ -113,6 +118,7 @@ RULES: tuple[Rule, ...] = (
         "operations",
         "An operation's sums are what its items say, and a completed one has done them all.",
         "A bulk action says that it did something which it did not, or the other way round.",
+        timed=True,
     ),
     Rule(
         "counters",

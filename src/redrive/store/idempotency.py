@@ -19,11 +19,11 @@ class Made:
 
 async def claim(session: Session, scope: str, key: str, body_digest: bytes) -> Made | None:
     """None: the key is ours now, make the thing and call `fulfil`."""
-    if await session.fetchrow("claim_key", session.org_id, scope, key, body_digest) is not None:
-        return None
-    row = await session.fetchrow("get_claim", session.org_id, scope, key)
-    assert row is not None
-    return Made(row["subject_id"], row["body_digest"] == body_digest)
+    while await session.fetchrow("claim_key", session.org_id, scope, key, body_digest) is None:
+        row = await session.fetchrow("get_claim", session.org_id, scope, key)
+        if row is not None:  # else the janitor forgot the key in between: it is free again
+            return Made(row["subject_id"], row["body_digest"] == body_digest)
+    return None
 
 
 async def fulfil(session: Session, scope: str, key: str, subject_id: UUID) -> None:

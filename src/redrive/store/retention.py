@@ -17,6 +17,9 @@ from redrive.store.db import Database, Record, Session
 
 BATCH_EVENTS = 500  # looked at; as many go at most
 CLAIM_TTL_S = 7 * 86_400.0  # idempotency keys of things with ids of their own
+OPERATION_TTL_S = 90 * 86_400.0  # from its end; `redrive check` looks at none that is older
+BATCH_OPERATIONS = 20
+BATCH_ITEMS = 2_000
 
 _START = Floor(datetime(1970, 1, 1, tzinfo=UTC), UUID(int=0))
 
@@ -50,6 +53,9 @@ class Retention:
             after = place or _START
             swept = await self._remove_claims(session, org, is_first=place is None)
             has_more = swept.idempotency_keys == BATCH_EVENTS and not self._dry_run
+            operations, is_last = await self._remove_operations(session, org, is_first=place is None)
+            swept = swept.plus(Swept(operations=operations))
+            has_more = has_more or not is_last
             seen = await self._pick(session, org, after)
             picked = [row["id"] for row in seen if row["goes"]]
             if picked:
@@ -79,6 +85,16 @@ class Retention:
         else:
             return Swept()
         return Swept(idempotency_keys=row["n"] if row else 0)
+
+    async def _remove_operations(self, session: Session, org: SweptOrg, *, is_first: bool) -> tuple[int, bool]:
+        """How many went, and whether those were the last."""
+        terms = (org.org_id, org.now, OPERATION_TTL_S)
+        if self._dry_run:
+            row = await session.fetchrow("count_old_operations", *terms) if is_first else None
+            return (row["n"] if row else 0), True
+        row = await session.fetchrow("delete_operations", *terms, BATCH_ITEMS, BATCH_OPERATIONS)
+        assert row is not None
+        return row["operations"], not (row["operations"] or row["items"])
 
     async def _remove(self, session: Session, org: SweptOrg, picked: Sequence[UUID]) -> Swept:
         if self._dry_run:

@@ -13,4 +13,9 @@ SELECT 'attempt', (to_jsonb(a) - 'response_body')::text, a.response_body
   FROM tasks t JOIN redrive.attempt a ON a.org_id = $1 AND a.task_id = t.id
 UNION ALL
 SELECT 'dead_letter', to_jsonb(d)::text, NULL
-  FROM tasks t JOIN redrive.dead_letter d ON d.org_id = $1 AND d.task_id = t.id;
+  FROM tasks t JOIN redrive.dead_letter d ON d.org_id = $1 AND d.task_id = t.id
+UNION ALL
+-- Of headers the names: what a person sets in one may be a credential.
+SELECT 'edit', (to_jsonb(x) - 'body' || jsonb_build_object('headers', (
+         SELECT jsonb_agg(h ORDER BY h) FROM jsonb_object_keys(x.headers::jsonb) AS h)))::text, x.body
+  FROM tasks t JOIN redrive.edit x ON x.org_id = $1 AND x.task_id = t.id;
