@@ -57,7 +57,7 @@ async def test_a_key_is_told_who_it_is_even_one_that_may_only_produce(api: Api) 
     assert (who["kind"], who["role"], who["scope"], who["permissions"]) == ("key", "IT_MANAGER", "produce", ["produce"])
     owner = (await api.owner.get("/v1/session")).json
     assert owner["permissions"] == [str(action) for action in Action]
-    assert str(api.org_id) in {org["id"] for org in owner["orgs"]}
+    assert str(api.org_id) in {org["id"] for org in owner["orgs"]}  # however many orgs there are
     for method, value in (("PATCH", {"org": "default"}), ("DELETE", None)):
         assert (await client.request(method, "/v1/session", value)).status == 403
 

@@ -57,10 +57,11 @@ async def _who(context: ApiContext, caller: Caller) -> shapes.Shape:
 
 
 async def _orgs(context: ApiContext, caller: Caller) -> list[shapes.Shape]:
-    """Where the caller may be, and as what; of very many the oldest."""
+    """Where the caller may be, and as what; of very many the oldest, and where they are now."""
     if caller.may(Action.OWN):
         page = await orgs.list_orgs(context.engine_db, only=None, limit=MAX_PAGE_ROWS)
-        return [{"id": row["org_id"], "name": row["name"], "role": caller.role} for row in page.rows]
+        names = {row["org_id"]: row["name"] for row in page.rows} | {caller.org_id: caller.org_name}
+        return [{"id": org_id, "name": name, "role": caller.role} for org_id, name in names.items()]
     if caller.kind == Kind.USER:
         rows = await list_memberships(context.engine_db, caller.id)
         active = [row for row in rows if row["suspended_at"] is None]
