@@ -228,6 +228,10 @@ def _head(api: Api, path: str, *lines: str) -> bytes:
         "/v1/dead-letters?until=-0.5e3",
         "/v1/dead-letters?until=0001-01-01T00:00:00%2B10:00",
         "/v1/dead-letters?colour=red",
+        "/v1/dead-letters?category=tired",
+        "/v1/dead-letters/groups?category=tired",
+        "/v1/dead-letters?reason=exhausted&reason=permanent",
+        "/api/integrations/retry-queue?limit=1&%6Cimit=2",
         "/v1/policies?x=1",
         "/v1/policies/integration/preview?x=1",
         "/v1/logs/01890000-0000-7000-8000-000000000000?x=1",
@@ -237,6 +241,14 @@ async def test_a_query_that_is_not_understood_is_refused(shared_api: Api, path: 
     answer = await shared_api.owner.get(path)
     assert answer.status == 400
     assert answer.json["errors"][0]["loc"][0] == "query"
+
+
+async def test_a_batch_of_lines_without_its_type_is_told_which(shared_api: Api) -> None:
+    refused = await shared_api.owner.request(
+        "POST", "/v1/events/batch", body=b'{"event_type": "a", "payload": 1}\n' * 2
+    )
+    ((loc, message),) = refused.errors
+    assert (refused.status, loc, "application/x-ndjson" in message) == (422, ["body"], True)
 
 
 async def test_a_post_with_a_query_is_refused(shared_api: Api) -> None:
@@ -250,7 +262,7 @@ def _headers(headers: dict[str, str]) -> dict[str, object]:
 @pytest.mark.parametrize(
     ("given", "field", "message"),
     [
-        ({"url": URL}, "name", "required"),
+        ({"url": URL}, "name", "needed"),
         ({"name": "", "url": URL}, "name", "at least 1"),
         ({"name": "a\x00b", "url": URL}, "name", "control"),
         ({"name": "n"}, "url", "needed"),
@@ -274,7 +286,7 @@ def _headers(headers: dict[str, str]) -> dict[str, object]:
         ({"name": "n", "url": URL, "ordered": 1}, "ordered", "boolean"),
         ({"name": "n", "url": URL, "ca_pem": "not a certificate"}, "ca_pem", "PEM"),
         ({"name": "n", "url": URL, "ca_pem": "kein Schlüssel"}, "ca_pem", "PEM"),
-        ({"name": "n", "url": URL, "colour": "red"}, "colour", "not permitted"),
+        ({"name": "n", "url": URL, "colour": "red"}, "colour", "unknown field"),
         (_headers({"X-A": "a\r\nb"}), "headers", "line breaks"),
         (_headers({"X-A": "a\x00"}), "headers", "line breaks"),
         (_headers({"X-A": " a"}), "headers", "blanks"),
@@ -328,6 +340,8 @@ async def test_the_other_routes_read_json_as_strictly(shared_api: Api, body: byt
         ({"kind": "list", "delays_s": []}, ["body", "delays_s"]),
         ({"kind": "list", "delays_s": [1], "jitter": 2}, ["body", "jitter"]),
         ({"kind": "fibonacci"}, ["body", "kind"]),
+        ({}, ["body", "kind"]),
+        ({"kind": "list"}, ["body", "delays_s"]),
         ({"kind": "list", "delays_s": [1], "colour": "red"}, ["body", "colour"]),
         ({"kind": "list", "delays_s": [1], "max_retries": None}, ["body", "max_age_s"]),
         ({"kind": "list", "delays_s": [1], "classify": {"retry": ["tired"]}}, ["body", "classify", "retry", 0]),
@@ -339,6 +353,7 @@ async def test_an_unusable_policy_is_refused_with_its_place(
 ) -> None:
     answer = await shared_api.owner.request("PUT", "/v1/policies/mine", spec)
     assert (answer.status, answer.errors[0][0]) == (422, loc)
+    assert "None" not in answer.errors[0][1]
 
 
 async def test_everything_wrong_with_a_policy_is_said_at_once(shared_api: Api) -> None:

@@ -226,12 +226,13 @@ async def test_a_batch_is_one_transaction(api: Api) -> None:
     assert len(rows) == 1
 
 
-async def test_lines_of_json_are_a_batch_too(api: Api) -> None:
+@pytest.mark.parametrize(
+    "content_type", ["application/x-ndjson; charset=utf-8", "application/ndjson", "Application/JSONL"]
+)
+async def test_lines_of_json_are_a_batch_too(api: Api, content_type: str) -> None:
     lines = [json.dumps({"event_type": "a", "payload": n}) for n in range(3)]
     body = "\n".join([lines[0], "", lines[1], "{broken", lines[2], ""]).encode()
-    answer = await api.owner.request(
-        "POST", "/v1/events/batch", body=body, headers={"Content-Type": "application/x-ndjson; charset=utf-8"}
-    )
+    answer = await api.owner.request("POST", "/v1/events/batch", body=body, headers={"Content-Type": content_type})
     assert answer.status == 202
     assert answer.json["accepted"] == 3
     assert [item["index"] for item in answer.json["rejected"]] == [2]

@@ -187,3 +187,5 @@ async def test_a_user_that_cannot_be_added_is_told_where(shared_api: Api, value:
     assert answer.status == 422
     assert [loc for loc, _ in answer.errors] == [place]
     assert "canary" not in answer.body.decode()
+    if place == ["body", "password"]:
+        assert answer.errors[0][1] == "must have 12 to 1024 characters"

@@ -13,6 +13,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from redrive.api.endpoint_input import RatePerS
 from redrive.api.queries import BecauseIn, Moment, PageQuery, Text
 from redrive.core.operations import MAX_IDS, MAX_STAGES, Canary
+from redrive.core.outcome import Category
 from redrive.store.operations import DEAD_LETTERS, RETRY_QUEUE, OperationSpec
 
 
@@ -75,7 +76,7 @@ class DeadLetterFilterIn(_FilterIn):
     external_system: Text | None = None
     endpoint_id: Id | None = None
     reason: Literal["permanent", "exhausted", "expired", "skipped"] | None = None
-    category: Text | None = None
+    category: Annotated[Category, Field(strict=False)] | None = None
     fingerprint: Text | None = None
     since: Time | None = None
     until: Time | None = None

@@ -28,7 +28,7 @@ from redrive.api.event_input import (
     moment,
 )
 from redrive.api.json_rules import BadJson, decode_strictly
-from redrive.api.problems import FieldError, Place, Problem, invalid, too_large
+from redrive.api.problems import FieldError, Place, Problem, invalid, payload_too_large
 from redrive.store.events import JSON_TYPE, MAX_PAYLOAD_BYTES, NewEvent
 
 STRUCTURED_TYPE = "application/cloudevents+json"
@@ -179,7 +179,7 @@ def new_event(given: CloudEvent, org_id: UUID, correlation_id: str) -> NewEvent:
     if errors:
         raise invalid(*errors)
     if len(given.data) > MAX_PAYLOAD_BYTES:
-        raise too_large(MAX_PAYLOAD_BYTES)
+        raise payload_too_large(MAX_PAYLOAD_BYTES)
     content_type = _content_type(given)
     endpoint, when = attributes.get(ENDPOINT), attributes.get("time")
     return NewEvent(

@@ -15,7 +15,7 @@ import msgspec
 
 from redrive.api.correlation import MAX_CORRELATION_CHARS
 from redrive.api.json_rules import BadJson, decode_strictly, explain
-from redrive.api.problems import FieldError, Place, Problem, invalid, too_large
+from redrive.api.problems import FieldError, Place, Problem, invalid, payload_too_large
 from redrive.store.events import MAX_BATCH_EVENTS, MAX_PAYLOAD_BYTES, NewEvent
 
 MAX_EVENT_TYPE_CHARS = 200
@@ -112,7 +112,7 @@ def new_event(given: EventIn, org_id: UUID, event_id: UUID, correlation_id: str,
     """The event as it is stored, or Problem 422."""
     body = bytes(given.payload)
     if len(body) > MAX_PAYLOAD_BYTES:
-        raise too_large(MAX_PAYLOAD_BYTES)
+        raise payload_too_large(MAX_PAYLOAD_BYTES)
     try:
         decode_strictly(body)
     except BadJson as bad:
@@ -154,6 +154,9 @@ def _read_each(texts: Sequence[bytes]) -> Iterator[EventIn | FieldError]:
 
 def elements(body: bytes, error: Exception) -> list[bytes]:
     """The elements of an array as texts. Stops at the limit: a hostile array has millions."""
+    if body.lstrip(b" \t\r\n").startswith(b"{"):
+        message = "must be an array. One event per line is read with Content-Type: application/x-ndjson"
+        raise invalid(FieldError(("body",), message))
     try:
         text = body.decode("utf-8")
     except UnicodeDecodeError:

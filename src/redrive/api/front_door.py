@@ -38,7 +38,9 @@ from redrive.store.orgs import new_id
 
 EVENTS_PATH = "/v1/events"
 BATCH_PATH = "/v1/events/batch"
-NDJSON_TYPE = b"application/x-ndjson"
+NDJSON_TYPES = frozenset(
+    b"application/" + name for name in (b"x-ndjson", b"ndjson", b"jsonl", b"x-jsonl", b"jsonlines", b"x-jsonlines")
+)
 
 _READ_HEADERS = frozenset(
     {
@@ -136,7 +138,7 @@ class FrontDoor:
             answer = await self._accept_one(_one_event(caller, await read(MAX_EVENT_BYTES), key, correlation_id))
         else:
             body = await read(MAX_BATCH_BYTES)
-            by_line = headers.get(b"content-type", b"").partition(b";")[0].strip().lower() == NDJSON_TYPE
+            by_line = headers.get(b"content-type", b"").partition(b";")[0].strip().lower() in NDJSON_TYPES
             given = read_lines(body) if by_line else read_array(body)
             rejected: Rejected = {}
             answer = await self._accept_many(list(_items(caller, given, key, correlation_id, rejected)), rejected)

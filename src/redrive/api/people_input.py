@@ -7,7 +7,7 @@ import re
 from datetime import UTC, datetime
 from typing import Annotated
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, SecretStr
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, WithJsonSchema
 
 from redrive.api.queries import MAX_FILTER_CHARS, Moment, plain
 from redrive.core.limits import MAX_PAYLOAD_BYTES, MOST
@@ -51,6 +51,12 @@ def _to_come(at: datetime) -> datetime:
     return at
 
 
+def _password(given: SecretStr) -> SecretStr:
+    if not MIN_PASSWORD_CHARS <= len(given.get_secret_value()) <= MAX_PASSWORD_CHARS:
+        raise ValueError(f"must have {MIN_PASSWORD_CHARS} to {MAX_PASSWORD_CHARS} characters")
+    return given
+
+
 def _name(most: int) -> object:
     return Field(min_length=1, max_length=most)
 
@@ -62,7 +68,20 @@ KeyName = Annotated[str, _name(MAX_KEY_NAME_CHARS), AfterValidator(plain)]
 UserName = Annotated[str, _name(MAX_USER_NAME_CHARS), AfterValidator(plain)]
 OrgName = Annotated[str, _name(MAX_ORG_NAME_CHARS), AfterValidator(plain)]
 Called = Annotated[str, _name(MAX_FILTER_CHARS), AfterValidator(plain)]
-NewPassword = Annotated[SecretStr, Field(min_length=MIN_PASSWORD_CHARS, max_length=MAX_PASSWORD_CHARS)]
+NewPassword = Annotated[
+    SecretStr,
+    AfterValidator(_password),
+    # For /openapi.json. The library's own check would speak of items.
+    WithJsonSchema(
+        {
+            "type": "string",
+            "format": "password",
+            "writeOnly": True,
+            "minLength": MIN_PASSWORD_CHARS,
+            "maxLength": MAX_PASSWORD_CHARS,
+        }
+    ),
+]
 End = Annotated[Moment, Field(strict=False), BeforeValidator(_time), AfterValidator(_to_come)]
 
 

@@ -101,6 +101,10 @@ def too_large(limit_bytes: int) -> Problem:
     return Problem(413, f"The body is larger than {limit_bytes} bytes.")
 
 
+def payload_too_large(limit_bytes: int) -> Problem:
+    return Problem(413, f"The payload is larger than {limit_bytes} bytes.")
+
+
 def unavailable(reason: str, retry_after_s: int = 1) -> Problem:
     """Nothing was acknowledged; the caller may try again."""
     return Problem(503, reason, headers=(("retry-after", str(retry_after_s)),))

@@ -6,6 +6,7 @@ A parameter that is not known is refused (400): a misspelt filter must not read 
 import re
 from datetime import UTC, datetime
 from typing import Annotated, Literal
+from urllib.parse import parse_qsl
 from uuid import UUID
 
 from fastapi import Request
@@ -13,6 +14,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from redrive.api.cursors import MAX_CURSOR_CHARS
 from redrive.api.problems import FieldError, bad_query, not_found
+from redrive.core.outcome import Category
 from redrive.store.audit import AuditFilter
 from redrive.store.dead_letters import DeadLetterFilter
 from redrive.store.paging import MAX_PAGE_ROWS
@@ -95,7 +97,7 @@ class DeadLettersQuery(PageQuery):
     external_system: Text | None = None
     endpoint_id: UUID | None = None
     reason: Literal["permanent", "exhausted", "expired", "skipped"] | None = None
-    category: Text | None = None
+    category: Category | None = None
     fingerprint: Text | None = None
     since: Moment | None = None
     until: Moment | None = None
@@ -141,6 +143,17 @@ class RetryIn(BecauseIn):
     model_config = ConfigDict(json_schema_extra={"examples": [{"now": True, "because": "the receiver is back"}]})
 
     now: bool = False
+
+
+def each_once(query: bytes) -> None:
+    """Problem 400 where a parameter is given twice: of two filters one would be passed over in silence."""
+    if b"&" not in query:
+        return
+    seen: set[str] = set()
+    for name, _ in parse_qsl(query.decode("latin-1"), keep_blank_values=True):
+        if name in seen:
+            raise bad_query(FieldError(("query", name[:MAX_FILTER_CHARS]), "is given more than once"))
+        seen.add(name)
 
 
 def no_query(request: Request) -> None:

@@ -10,7 +10,7 @@ from pydantic import AfterValidator, ConfigDict, Field
 
 from redrive.api.endpoint_input import Headers, PolicyName
 from redrive.api.policy_input import SHOWN_BESIDES
-from redrive.api.problems import FieldError, invalid, too_large
+from redrive.api.problems import FieldError, invalid, payload_too_large
 from redrive.api.queries import RetryIn
 from redrive.core.policy import Policy, PolicyError
 from redrive.core.redact import REDACTED, looks_secret
@@ -57,7 +57,7 @@ class ReplayIn(RetryIn):
         """`body`: the request's, which has the payload's own bytes."""
         payload = None if self.payload is None else bytes(msgspec.json.decode(body, type=_Payload).payload)
         if payload is not None and len(payload) > MAX_PAYLOAD_BYTES:
-            raise too_large(MAX_PAYLOAD_BYTES)
+            raise payload_too_large(MAX_PAYLOAD_BYTES)
         return Edit(payload, self.headers, self.discard_edit)
 
     def policy(self) -> Policy | str | None:

@@ -3,7 +3,7 @@
 create_app is called by api_process; the server that runs it is told to write no access log.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from fastapi import FastAPI, Request, Response
@@ -24,6 +24,7 @@ from redrive.api.guard import Guard
 from redrive.api.methods import PathMethods
 from redrive.api.operation_desk import OperationDesk
 from redrive.api.problems import PROBLEM_TYPE, FieldError, Problem, bad_query, invalid
+from redrive.api.queries import each_once
 from redrive.api.routes import (
     audit,
     dead_letters,
@@ -137,6 +138,7 @@ class Api:
         try:
             if not is_hot and self._methods.lacks(scope["path"], scope["method"]):
                 raise _no_such_method(self._methods.allowed(scope["path"]))
+            each_once(scope["query_string"])
             await (self.front_door if is_hot else self._guard)(scope, headers, receive, outgoing, correlation_id)
         except Disconnected:
             return
@@ -204,9 +206,19 @@ async def _on_problem(request: Request, error: Exception) -> Response:
 
 async def _on_invalid(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
-    errors = [FieldError(tuple(each["loc"]), each["msg"].removeprefix("Value error, ")) for each in error.errors()]
+    errors = [FieldError(tuple(each["loc"]), _said(each)) for each in error.errors()]
     in_query = [each for each in errors if each.loc[:1] == ("query",)]
     return _respond(request, bad_query(*in_query) if in_query else invalid(*errors))
+
+
+def _said(error: Mapping[str, Any]) -> str:
+    """The library's words, but where they say little to whoever sent the request."""
+    match error["type"]:
+        case "extra_forbidden":
+            return "unknown parameter" if error["loc"][:1] == ("query",) else "unknown field"
+        case "missing":
+            return "is needed"
+    return str(error["msg"]).removeprefix("Value error, ")
 
 
 async def _on_http_exception(request: Request, error: Exception) -> Response:

@@ -271,7 +271,8 @@ def _read_kind(reader: SpecReader) -> PolicyKind:
     if isinstance(value, str) and value in PolicyKind.__members__.values():
         return PolicyKind(value)
     allowed = ", ".join(kind.value for kind in PolicyKind)
-    reader.problem(f"must be one of {allowed}, not {shown(value)}", "kind")
+    wrong = f"must be one of {allowed}, not {shown(value)}" if reader.has("kind") else f"is needed: one of {allowed}"
+    reader.problem(wrong, "kind")
     return PolicyKind.MANUAL
 
 

@@ -19,7 +19,9 @@ def shown(value: object) -> str:
     """A value as it may appear in a message: short, whatever was sent."""
     if isinstance(value, int) and not isinstance(value, bool) and value.bit_length() > 128:
         return "a huge integer"  # repr() refuses integers beyond 4 300 digits
-    if not isinstance(value, str | int | float | None):
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    if not isinstance(value, str | int | float):
         return f"a value of type {type(value).__name__}"
     text = repr(value[: MAX_SHOWN_CHARS + 1] if isinstance(value, str) else value)
     return text if len(text) <= MAX_SHOWN_CHARS else text[:MAX_SHOWN_CHARS] + "…"
@@ -98,6 +100,9 @@ class SpecReader:
     def numbers(self, name: str, most: int, low: float, high: float) -> tuple[float, ...]:
         """A list of 1 to `most` numbers; () when there is a problem with it, which is then noted."""
         value = self.raw(name)
+        if not self.has(name):
+            self.problem(f"is needed: a list of 1 to {most} numbers", name)
+            return ()
         if not isinstance(value, list | tuple):
             self.problem(f"must be a list of numbers, not {shown(value)}", name)
             return ()

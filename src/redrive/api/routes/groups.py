@@ -13,6 +13,7 @@ from redrive.api.queries import DEFAULT_PAGE_ROWS, Moment, Text
 from redrive.api.schemas.base import shows
 from redrive.api.schemas.groups import Groups
 from redrive.api.shapes import Row, Shape
+from redrive.core.outcome import Category
 from redrive.store import groups
 from redrive.store.dead_letters import DeadLetterFilter
 from redrive.store.paging import MAX_PAGE_ROWS
@@ -32,7 +33,7 @@ class GroupsQuery(BaseModel):
     external_system: Text | None = None
     endpoint_id: UUID | None = None
     reason: Literal["permanent", "exhausted", "expired", "skipped"] | None = None
-    category: Text | None = None
+    category: Category | None = None
     since: Moment | None = None
     until: Moment | None = None
 
