@@ -101,7 +101,7 @@ async def acknowledge(
 
 
 @router.delete("/{event_id}", status_code=204, dependencies=[Depends(no_query)])
-async def delete(
+async def delete_event(
     event_id: str, request: Request, caller: Consumer, context: Context, given: BecauseIn | None = None
 ) -> Response:
     """Remove an event for good, with its tasks, attempts, logs and dead letters. An entry in the audit stays."""
