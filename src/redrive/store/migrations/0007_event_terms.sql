@@ -19,6 +19,7 @@ DROP FUNCTION redrive.accept;
 -- A verdict is accepted | duplicate | conflict | no_endpoint | no_policy | no_org.
 -- No join between the rows handed in: every step is an index look-up per row, whatever the planner believes.
 -- Here with what an event may bring besides JSON (a content type, headers), and policies that are bound to event types.
+-- An event that was there when it was to be stored, and was removed before it was looked at, is handed in again.
 CREATE FUNCTION redrive.accept(
   p_org uuid[], p_id uuid[], p_type text[], p_body bytea[], p_occurred timestamptz[], p_endpoint uuid[],
   p_handler text[], p_policy text[], p_external text[], p_ordering text[], p_correlation text[],
@@ -37,6 +38,8 @@ DECLARE
   v_bound_pattern  text[];
   v_default        uuid[];
   v_default_org    uuid[];
+  v_again  bigint[];  -- the places of events that were removed meanwhile
+  v_place  bigint;
 BEGIN
   -- Asked once for all rows; in most orgs nothing is bound, and then no task pays for it.
   IF EXISTS (SELECT FROM redrive.policy p
@@ -118,23 +121,50 @@ BEGIN
   -- What was not stored: known already, or not acceptable. Known under other terms is a conflict: whoever asks for another
   -- policy must not be told that it is done. A new statement, so that it sees what a concurrent
   -- transaction committed in between.
+  FOR org_id, event_id, verdict, status, v_place IN
+    SELECT r.org, r.id,
+           CASE WHEN o.org_id IS NULL THEN 'no_org'
+                WHEN e.id IS NOT NULL AND (e.body IS DISTINCT FROM r.body
+                  OR (e.event_type, e.endpoint_id, e.handler, e.policy, e.external_system, e.ordering_key, e.content_type, e.headers)
+                     IS DISTINCT FROM (r.type, r.endpoint, r.handler, r.policy, r.external, r.ordering,
+                                       coalesce(r.content_type, 'application/json'), r.headers)) THEN 'conflict'
+                WHEN e.id IS NOT NULL THEN 'duplicate'
+                WHEN r.endpoint IS NOT NULL AND n.id IS NULL THEN 'no_endpoint'
+                WHEN r.policy IS NOT NULL AND p.id IS NULL THEN 'no_policy' END, s.status, r.place
+      FROM unnest(p_org, p_id, p_type, p_body, p_endpoint, p_handler, p_policy, p_external, p_ordering, p_content_type, p_headers)
+           WITH ORDINALITY AS r(org, id, type, body, endpoint, handler, policy, external, ordering, content_type, headers, place)
+      LEFT JOIN redrive.org o ON o.org_id = r.org
+      LEFT JOIN redrive.event e ON e.org_id = r.org AND e.id = r.id
+      LEFT JOIN redrive.event_entry s ON s.org_id = r.org AND s.id = r.id
+      LEFT JOIN redrive.endpoint n ON n.org_id = r.org AND n.id = r.endpoint AND n.deleted_at IS NULL
+      LEFT JOIN redrive.policy p ON p.org_id = r.org AND p.name = r.policy AND p.retired_at IS NULL
+     WHERE (r.org, r.id) NOT IN (SELECT v.org, v.id FROM unnest(v_orgs, v_ids) AS v(org, id))
+  LOOP
+    IF verdict IS NULL THEN
+      v_again := v_again || v_place;
+    ELSE
+      RETURN NEXT;
+    END IF;
+  END LOOP;
+  IF v_again IS NULL THEN
+    RETURN;
+  END IF;
+
+  -- Nothing speaks against these any more: they were known, and removed between the two looks (or their endpoint or policy was
+  -- made in between). Handed in again; each further round takes another such removal.
   RETURN QUERY
-  SELECT r.org, r.id,
-         CASE WHEN o.org_id IS NULL THEN 'no_org'
-              WHEN e.id IS NOT NULL AND (e.body IS DISTINCT FROM r.body
-                OR (e.event_type, e.endpoint_id, e.handler, e.policy, e.external_system, e.ordering_key, e.content_type, e.headers)
-                   IS DISTINCT FROM (r.type, r.endpoint, r.handler, r.policy, r.external, r.ordering,
-                                     coalesce(r.content_type, 'application/json'), r.headers)) THEN 'conflict'
-              WHEN e.id IS NOT NULL THEN 'duplicate'
-              WHEN r.endpoint IS NOT NULL AND n.id IS NULL THEN 'no_endpoint'
-              ELSE 'no_policy' END, s.status
-    FROM unnest(p_org, p_id, p_type, p_body, p_endpoint, p_handler, p_policy, p_external, p_ordering, p_content_type, p_headers)
-         AS r(org, id, type, body, endpoint, handler, policy, external, ordering, content_type, headers)
-    LEFT JOIN redrive.org o ON o.org_id = r.org
-    LEFT JOIN redrive.event e ON e.org_id = r.org AND e.id = r.id
-    LEFT JOIN redrive.event_entry s ON s.org_id = r.org AND s.id = r.id
-    LEFT JOIN redrive.endpoint n ON n.org_id = r.org AND n.id = r.endpoint AND n.deleted_at IS NULL
-   WHERE (r.org, r.id) NOT IN (SELECT v.org, v.id FROM unnest(v_orgs, v_ids) AS v(org, id));
+  WITH again AS MATERIALIZED (
+    SELECT a.*
+      FROM (SELECT array_agg(p_org[k]) AS org, array_agg(p_id[k]) AS id, array_agg(p_type[k]) AS type, array_agg(p_body[k]) AS body,
+                   array_agg(p_occurred[k]) AS occurred, array_agg(p_endpoint[k]) AS endpoint, array_agg(p_handler[k]) AS handler,
+                   array_agg(p_policy[k]) AS policy, array_agg(p_external[k]) AS external, array_agg(p_ordering[k]) AS ordering,
+                   array_agg(p_correlation[k]) AS correlation, array_agg(p_content_type[k]) AS content_type,
+                   array_agg(p_headers[k]) AS headers
+              FROM unnest(v_again) AS k) g
+     CROSS JOIN LATERAL redrive.accept(g.org, g.id, g.type, g.body, g.occurred, g.endpoint, g.handler, g.policy, g.external,
+                                       g.ordering, g.correlation, p_now, g.content_type, g.headers) a)
+  SELECT p_org[k], p_id[k], coalesce(a.verdict, 'accepted'), CASE WHEN a.verdict IS NULL THEN 'queued' ELSE a.status END
+    FROM unnest(v_again) AS k LEFT JOIN again a ON a.org_id = p_org[k] AND a.event_id = p_id[k];
 END $$;
 
 -- As before: it runs as the engine, whoever calls it.
