@@ -9,7 +9,7 @@ async def test_what_was_done_is_listed_newest_first_and_narrowed_down(world: Wor
     await redrive("keys", "revoke", made["id"], url=world.url)
     found = (await redrive("audit", "--subject", made["id"], "--json", url=world.url)).objects
     assert [entry["action"] for entry in found] == ["key.revoke", "key.create"]
-    assert found[1]["after"] == {"name": "one", "role": "ADMIN", "scope": None}
+    assert found[1]["after"] == {"name": "one", "role": "ADMIN", "scope": None, "expires_at": None}
     listed = await redrive("audit", "--action", "key.revoke", "--since", "1h", url=world.url)
     assert listed.code == 0
     assert made["id"] in listed.out

@@ -155,7 +155,7 @@ async def test_what_cannot_be_done_is_told_per_id_and_the_rest_is_done(world: Wo
     problems = {answer["id"]: answer["problem"] for answer in ended.objects}
     assert problems[str(good)] is None
     assert "no such dead letter" in problems[str(unknown)]
-    assert "being retried" in problems[str(replaying)]
+    assert "being replayed" in problems[str(replaying)]
     assert await world.letter_state(good) == "resolved"
 
 
