@@ -309,9 +309,11 @@ async def test_plain_json_is_read_as_before_however_it_is_labelled(shared_api: A
         assert answer.status == 202, headers
 
 
-async def test_an_idempotency_key_is_refused(shared_api: Api) -> None:
-    answer = await _structured(shared_api, _event(), **{"idempotency-key": "k"})
-    assert (answer.status, answer.errors[0][0]) == (422, ["header", "Idempotency-Key"])
+async def test_an_idempotency_key_adds_nothing_to_its_source_and_id(shared_api: Api) -> None:
+    first = await _structured(shared_api, _event(id="keyed"), **{"idempotency-key": "k"})
+    again = await _structured(shared_api, _event(id="keyed"), **{"idempotency-key": "another"})
+    other = await _structured(shared_api, _event(id="keyed too"), **{"idempotency-key": "k"})
+    assert first.json["event_id"] == again.json["event_id"] != other.json["event_id"]
 
 
 async def test_who_may_not_produce_may_not_send_them(shared_api: Api) -> None:

@@ -7,6 +7,7 @@ from uuid import uuid4
 import pytest
 
 from redrive.core.ports import Job
+from redrive.store.check import check
 
 from .conftest import Api
 
@@ -180,6 +181,16 @@ async def test_a_letter_that_is_replaying_is_not_replayed_again(api: Api) -> Non
         refused = await api.owner.request(method, f"/v1/dead-letters/{letter['id']}{path}")
         assert (refused.status, refused.json["detail"]) == (409, again.json["detail"]), path  # no try is under way yet
     assert len((await api.viewer.get(f"/v1/dead-letters/{letter['id']}")).json["edits"]) == 1
+
+
+async def test_a_replay_stands_in_the_books(own_api: Api) -> None:
+    await own_api.endpoint()
+    letter = await own_api.dead_task()
+    assert (await replay(own_api, letter, {"payload": 1, "now": True})).status == 200
+    (job,) = await own_api.claim()
+    await own_api.die(job)
+    report = await check(own_api.url)
+    assert report.clean, [(one.rule.name, one.offences) for one in report.violations]
 
 
 async def test_who_may_not_judge_may_not_replay(shared_api: Api) -> None:

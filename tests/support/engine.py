@@ -349,9 +349,10 @@ class Shared:
 
     async def clear(self) -> None:
         tables = await self.owner.fetch(
-            "SELECT a.attrelid::regclass::text AS name FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid"
-            " WHERE c.relnamespace = 'redrive'::regnamespace AND c.relkind = 'r' AND a.attname = 'org_id'"
+            "SELECT oid::regclass::text AS name FROM pg_class WHERE relnamespace = 'redrive'::regnamespace"
+            " AND relkind = 'r' AND relname NOT IN ('installation', 'schema_migration')"
         )
         for table in tables:
             await self.owner.execute(f"DELETE FROM {table['name']}")
+        await self.owner.execute("UPDATE redrive.installation SET seal_check = NULL, paused_at = NULL")
         await self.owner.execute("UPDATE redrive.installation SET paused_at = NULL, resumed_at = NULL")

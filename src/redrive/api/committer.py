@@ -48,6 +48,7 @@ class _Waiting:
     size_bytes: int
     alone: bool
     tell: Told
+    by: str | None  # who handed them in
 
 
 class Committer:
@@ -68,16 +69,18 @@ class Committer:
     def is_full(self) -> bool:
         return self._closed or self._held_events >= MAX_WAITING_EVENTS or self._held_bytes >= MAX_WAITING_BYTES
 
-    def commit(self, events: Sequence[NewEvent], *, alone: bool = False) -> asyncio.Future[list[Receipt]]:
+    def commit(
+        self, events: Sequence[NewEvent], *, alone: bool = False, by: str | None = None
+    ) -> asyncio.Future[list[Receipt]]:
         """Receipts in the order given, once they are durable. `alone`: a commit of their own, not shared.
 
         Problem 503 where too much waits already: nothing was taken in.
         """
         done: asyncio.Future[list[Receipt]] = asyncio.get_running_loop().create_future()
-        self.hand_in(events, partial(_settle, done), alone=alone)
+        self.hand_in(events, partial(_settle, done), alone=alone, by=by)
         return done
 
-    def hand_in(self, events: Sequence[NewEvent], tell: Told, *, alone: bool = False) -> None:
+    def hand_in(self, events: Sequence[NewEvent], tell: Told, *, alone: bool = False, by: str | None = None) -> None:
         """As commit(), for whoever would rather be called than wait: a future costs as much as the call it ends in."""
         if self.is_full:
             raise unavailable(
@@ -86,7 +89,7 @@ class Committer:
         size_bytes = sum([len(event.body) + len(event.headers or "") for event in events]) + EVENT_OVERHEAD_BYTES * len(
             events
         )
-        self._queue.append(_Waiting(events, size_bytes, alone, tell))
+        self._queue.append(_Waiting(events, size_bytes, alone, tell, by))
         self._queued_events += len(events)
         self._held_events += len(events)
         self._held_bytes += size_bytes
@@ -172,7 +175,7 @@ class Committer:
             start = end
         self._let_go(batch)
         if lines.are_wanted():  # those who wait come first
-            _log_accepted([event for waiting in batch for event in waiting.events], receipts)
+            _log_accepted([(event, waiting.by) for waiting in batch for event in waiting.events], receipts)
 
     async def _receipts(self, events: list[NewEvent]) -> list[Receipt]:
         # In the order of ids: two commits that share some never wait for each other in a ring.
@@ -231,7 +234,7 @@ class Committer:
             self._held_bytes -= waiting.size_bytes
 
 
-def _log_accepted(events: Sequence[NewEvent], receipts: Sequence[Receipt]) -> None:
+def _log_accepted(events: Sequence[tuple[NewEvent, str | None]], receipts: Sequence[Receipt]) -> None:
     """The first transition of each event: it is received, and queued if somebody is to get it."""
     lines.say_all(
         "status_transition",
@@ -239,12 +242,13 @@ def _log_accepted(events: Sequence[NewEvent], receipts: Sequence[Receipt]) -> No
             {
                 "event_id": event.id,
                 "org_id": event.org_id,
+                "user_id": by,
                 "old_status": "received" if receipt.status == "queued" else None,
                 "new_status": receipt.status,
                 "retry_attempts": 0,
                 "correlation_id": event.correlation_id,
             }
-            for event, receipt in zip(events, receipts, strict=True)
+            for (event, by), receipt in zip(events, receipts, strict=True)
             if receipt.verdict == "accepted"
         ],
     )

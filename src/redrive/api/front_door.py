@@ -85,6 +85,7 @@ class OneEvent(NamedTuple):
 
     event: NewEvent
     id_is_new: bool
+    by: str
     where: Where = _in_body
 
     def answer(self, receipt: Receipt) -> bytes | Problem:
@@ -130,9 +131,6 @@ class FrontDoor:
         mode = mode_of(headers)
         read = partial(self._reader.read, receive, headers.get(b"content-length"))
         if mode is not None:
-            if key is not None:
-                message = "has no use here: CloudEvents with the same source and id are one event; leave it out"
-                raise invalid(FieldError(("header", "Idempotency-Key"), message))
             answer = await self._accept_cloud_events(caller, mode, scope, read, correlation_id)
         elif scope["path"] == EVENTS_PATH:
             answer = await self._accept_one(_one_event(caller, await read(MAX_EVENT_BYTES), key, correlation_id))
@@ -141,7 +139,8 @@ class FrontDoor:
             by_line = headers.get(b"content-type", b"").partition(b";")[0].strip().lower() in NDJSON_TYPES
             given = read_lines(body) if by_line else read_array(body)
             rejected: Rejected = {}
-            answer = await self._accept_many(list(_items(caller, given, key, correlation_id, rejected)), rejected)
+            items = list(_items(caller, given, key, correlation_id, rejected))
+            answer = await self._accept_many(caller, items, rejected)
         await send_json(send, 202, answer, correlation_id)
 
     async def _accept_cloud_events(
@@ -155,7 +154,8 @@ class FrontDoor:
         if mode is Mode.BATCH:
             rejected: Rejected = {}
             given = cloud_events.read_batch(await read(MAX_BATCH_BYTES))
-            return await self._accept_many(list(_cloud_items(caller, given, correlation_id, rejected)), rejected)
+            items = list(_cloud_items(caller, given, correlation_id, rejected))
+            return await self._accept_many(caller, items, rejected)
         if scope["path"] != EVENTS_PATH:
             raise Problem(
                 415, f"CloudEvents are taken here as {cloud_events.BATCH_TYPE}; single ones at {EVENTS_PATH}."
@@ -166,7 +166,7 @@ class FrontDoor:
             one = cloud_events.read_structured(await read(cloud_events.MAX_STRUCTURED_BYTES))
         event = cloud_events.new_event(one, caller.org_id, correlation_id)
         check_size(caller, event.body)
-        return await self._accept_one(OneEvent(event, False, one.where))
+        return await self._accept_one(OneEvent(event, False, caller.actor, one.where))
 
     def at_hand(self, headers: Mapping[bytes, bytes], body: bytes, correlation_id: str) -> OneEvent | None:
         """The event of a request to EVENTS_PATH that nothing speaks against and nothing must be looked up for.
@@ -188,19 +188,19 @@ class FrontDoor:
 
     def hand_in(self, one: OneEvent, tell: Told) -> None:
         """Have it committed. Right after at_hand: what it saw may change with the next turn of the loop."""
-        self._committer.hand_in((one.event,), tell)
+        self._committer.hand_in((one.event,), tell, by=one.by)
 
     async def _accept_one(self, one: OneEvent) -> bytes:
-        (receipt,) = await self._committer.commit((one.event,))
+        (receipt,) = await self._committer.commit((one.event,), by=one.by)
         answer = one.answer(receipt)
         if isinstance(answer, Problem):
             raise answer
         return answer
 
-    async def _accept_many(self, items: Sequence[_Item], rejected: Rejected) -> bytes:
+    async def _accept_many(self, caller: Caller, items: Sequence[_Item], rejected: Rejected) -> bytes:
         receipts: list[Receipt] = []
         if items:
-            receipts = await self._committer.commit([item.event for item in items], alone=True)
+            receipts = await self._committer.commit([item.event for item in items], alone=True, by=caller.actor)
         deduplicated = 0
         for item, receipt in zip(items, receipts, strict=True):
             refused = _refusal(receipt, item.where)
@@ -223,10 +223,10 @@ class FrontDoor:
 
 def _one_event(caller: Caller, body: bytes, key: str | None, correlation_id: str) -> OneEvent:
     given = read_event(body)
-    event_id = _id_of(given, caller, key, ("body",))
+    event_id = _id_of(given, caller, key)
     event = new_event(given, caller.org_id, event_id, correlation_id, ("body",))
     check_size(caller, event.body)
-    return OneEvent(event, given.event_id is None and key is None)
+    return OneEvent(event, given.event_id is None and key is None, caller.actor)
 
 
 def _items(
@@ -244,7 +244,7 @@ def _items(
         # A line break cannot stand in a key of one event: the two never meet.
         event_key = None if key is None else f"{key}\n{index}"
         try:
-            event_id = _id_of(event, caller, event_key, ("body", index))
+            event_id = _id_of(event, caller, event_key)
             stored = new_event(event, caller.org_id, event_id, correlation_id, ("body", index))
             check_size(caller, stored.body)
         except Problem as problem:
@@ -268,14 +268,11 @@ def _cloud_items(
         yield _Item(index, event, False, read.where)
 
 
-def _id_of(given: EventIn, caller: Caller, key: str | None, place: Place) -> UUID:
-    """The id of an event: the producer's own, or the one that its key stands for, or a new one."""
-    if given.event_id is None:
-        return new_id() if key is None else id_of_key(caller.org_id, "event", key)
-    if key is not None:
-        message = "cannot be given together with an Idempotency-Key; send one of them"
-        raise invalid(FieldError((*place, "event_id"), message))
-    return given.event_id
+def _id_of(given: EventIn, caller: Caller, key: str | None) -> UUID:
+    """The id of an event: the producer's own (a key adds nothing to it), or the one of its key, or a new one."""
+    if given.event_id is not None:
+        return given.event_id
+    return new_id() if key is None else id_of_key(caller.org_id, "event", key)
 
 
 def _refusal(receipt: Receipt, where: Where) -> Problem | None:

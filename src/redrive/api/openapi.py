@@ -185,7 +185,7 @@ _KEY_HEADER = {
     "schema": _text(MAX_IDEMPOTENCY_KEY_CHARS) | {"pattern": "^[ -~]+$"},
     "description": (
         "The same key with the same content and terms is answered, not stored again; with others: 409. "
-        "Not together with an event_id of your own: 422."
+        "An event with an id of its own is known by that: the key adds nothing."
     ),
 }
 

@@ -26,6 +26,7 @@ _DEEDS = {
     "task.schedule": "the next try was moved by a person",
     "task.fail": "given up after a try elsewhere",
     "dead_letter.retry": "redriven",
+    "dead_letter.replay": "redriven with changes",
     "dead_letter.resolve": "resolved",
     "dead_letter.ignore": "ignored",
     "dead_letter.delete": "deleted",

@@ -39,13 +39,15 @@ def answer_before_the_commit() -> None:
     plain = Committer.hand_in
     requests = itertools.count()
 
-    def hand_in(self: Committer, events: Sequence[NewEvent], tell: Told, *, alone: bool = False) -> None:
+    def hand_in(
+        self: Committer, events: Sequence[NewEvent], tell: Told, *, alone: bool = False, by: str | None = None
+    ) -> None:
         if next(requests) % 2 == 0:
-            plain(self, events, tell, alone=alone)
+            plain(self, events, tell, alone=alone, by=by)
             return
 
         def store() -> None:
-            plain(self, events, lambda _: None, alone=alone)
+            plain(self, events, lambda _: None, alone=alone, by=by)
 
         loop = asyncio.get_running_loop()
         loop.call_later(COMMIT_LATE_S, store)
