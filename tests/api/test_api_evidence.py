@@ -18,7 +18,7 @@ from redrive.core.redact import redact_url
 from .conftest import URL, Api
 
 FAILURE = Failure(Category.SERVER_ERROR, "HTTP 500", status_code=500)
-MANY = 100_001
+MANY = 10_001
 
 
 async def _died_of(api: Api, body: bytes, *, truncated: bool = False) -> str:
@@ -145,7 +145,7 @@ async def test_a_count_beyond_the_limit_is_not_said(own_api: Api) -> None:
         )
         for query, total in (
             ("kind=http", None),
-            ("event_type=many", None),
+            ("event_type=many", MANY - 1),
             ("event_type=one", 1),
             ("state=open", MANY),
         ):

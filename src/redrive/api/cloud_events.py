@@ -51,6 +51,9 @@ _MOST_CHARS = {
     CORRELATION: MAX_CORRELATION_CHARS,
 }
 _REQUIRED = ("id", "source", "specversion", "type")
+_TEXTS = frozenset(
+    {*_REQUIRED, "datacontenttype", "dataschema", "subject", "time"}
+)  # not numbers, by the specification
 _NEVER_EMPTY = frozenset({*_REQUIRED, *_MOST_CHARS, ENDPOINT, "dataschema", "subject", "time"})
 _INTEGERS = range(-(2**31), 2**31)
 _KINDS = b"application/cloudevents"
@@ -115,7 +118,7 @@ def read_structured(body: bytes, place: Place = ("body",)) -> CloudEvent:
     errors: list[FieldError] = []
     for name, raw in members.items():
         try:
-            text = _text_of(decode_strictly(raw))
+            text = _text_of(name, decode_strictly(raw))
         except BadJson as bad:
             errors.append(FieldError((*place, name[:MAX_NAME_CHARS]), bad.message))
             continue
@@ -200,11 +203,13 @@ def new_event(given: CloudEvent, org_id: UUID, correlation_id: str) -> NewEvent:
     )
 
 
-def _text_of(value: object) -> str | None:
+def _text_of(name: str, value: object) -> str | None:
     """An attribute's value in its one text form; None for one that is not set."""
     match value:
         case None | str():
             return value
+        case _ if name in _TEXTS:
+            raise BadJson((), "must be a text")
         case bool():
             return "true" if value else "false"
         case int() if value in _INTEGERS:

@@ -73,6 +73,11 @@ def _text(most: int) -> dict[str, Any]:
     return {"type": "string", "minLength": 1, "maxLength": most}
 
 
+def _extension(most: int) -> dict[str, Any]:
+    """An attribute of a CloudEvent that is read as text: numbers and truth values are taken as they are written."""
+    return {"anyOf": [_text(most), {"type": ["integer", "boolean", "null"]}]}
+
+
 def _ref(name: str) -> dict[str, str]:
     return {"$ref": f"#/components/schemas/{name}"}
 
@@ -112,9 +117,9 @@ _SCHEMAS: dict[str, Any] = {
             data={"description": "Any JSON; of another datacontenttype, a text."},
             data_base64={"type": ["string", "null"], "contentEncoding": "base64"},
             redriveendpoint={"type": ["string", "null"], "format": "uuid"},
-            redrivepolicy={"anyOf": [_text(MAX_POLICY_NAME_CHARS), {"type": "null"}]},
-            redriveordering={"anyOf": [_text(MAX_TEXT_CHARS), {"type": "null"}]},
-            correlationid={"anyOf": [_text(MAX_CORRELATION_CHARS), {"type": "null"}]},
+            redrivepolicy=_extension(MAX_POLICY_NAME_CHARS),
+            redriveordering=_extension(MAX_TEXT_CHARS),
+            correlationid=_extension(MAX_CORRELATION_CHARS),
         ),
         "propertyNames": {"pattern": f"^(data_base64|[a-z0-9]{{1,{MAX_NAME_CHARS}}})$"},
         "additionalProperties": {"type": ["string", "integer", "boolean", "null"]},
@@ -210,14 +215,12 @@ def _hot_route(description: str, operation_id: str, content: dict[str, Any], acc
     }
 
 
-_CLOUD_BATCH = {"type": "array", "items": _ref("CloudEvent"), "maxItems": MAX_BATCH_EVENTS}
+def _batch(of: str) -> dict[str, Any]:
+    """An element that is none does not spoil the others: the answer names it."""
+    other = {"description": "Anything else is answered under `rejected`."}
+    return {"type": "array", "maxItems": MAX_BATCH_EVENTS, "items": {"anyOf": [_ref(of), other]}}
 
-# An element that is no event does not spoil the others: the answer names it.
-_BATCH = {
-    "type": "array",
-    "maxItems": MAX_BATCH_EVENTS,
-    "items": {"anyOf": [_ref("NewEvent"), {"description": "Anything else is answered under `rejected`."}]},
-}
+
 _HOT_ROUTES = {
     EVENTS_PATH: _hot_route(
         "Store an event durably, then answer. A known event id is answered, not stored again.",
@@ -232,8 +235,8 @@ _HOT_ROUTES = {
         f"Up to {MAX_BATCH_EVENTS} events. All that is valid is stored in one transaction; the rest is named.",
         "accept_events",
         {
-            BATCH_TYPE: {"schema": _CLOUD_BATCH},
-            "application/json": {"schema": _BATCH},
+            BATCH_TYPE: {"schema": _batch("CloudEvent")},
+            "application/json": {"schema": _batch("NewEvent")},
             "application/x-ndjson": {
                 "schema": {"description": "One event per line."},
                 "example": '{"event_type": "invoice.paid", "payload": 7}\n{"event_type": "stock.low", "payload": {}}\n',
