@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 from uuid import uuid4
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis.strategies import binary, datetimes, just, text, uuids
 
 from redrive.api.cursors import Cursors, ListPlace
@@ -42,6 +42,7 @@ def test_a_cursor_of_another_installation_is_refused() -> None:
         Cursors(b"x" * 32).read(PLACE, CURSORS.write(PLACE, KEY))
 
 
+@example(position=b"K", replacement=":d")
 @given(position=binary(min_size=1, max_size=1), replacement=text(max_size=3))
 def test_a_changed_cursor_is_refused(position: bytes, replacement: str) -> None:
     cursor = CURSORS.write(PLACE, KEY)
@@ -50,6 +51,9 @@ def test_a_changed_cursor_is_refused(position: bytes, replacement: str) -> None:
     if changed != cursor:
         with pytest.raises(Problem):
             CURSORS.read(PLACE, changed)
+    for passed_over in (":", "\n", "=", "*"):
+        with pytest.raises(Problem):
+            CURSORS.read(PLACE, cursor[:at] + passed_over + cursor[at:])
 
 
 async def test_a_cursor_over_http_holds_for_the_same_filters_and_org_only(api: Api) -> None:

@@ -41,7 +41,7 @@ class Cursors:
     def write(self, place: ListPlace, row_key: tuple[object, ...]) -> str:
         """`row_key`: the times, ids and numbers that the last row shown is sorted by."""
         parts = msgspec.json.encode([_tagged(part) for part in row_key])
-        return urlsafe_b64encode(self._mac(place, parts) + parts).rstrip(b"=").decode()
+        return _text_of(self._mac(place, parts) + parts)
 
     def read(self, place: ListPlace, cursor: str | None) -> tuple[object, ...] | None:
         if cursor is None:
@@ -53,10 +53,16 @@ class Cursors:
         mac, parts = signed[:_MAC_BYTES], signed[_MAC_BYTES:]
         if len(cursor) > MAX_CURSOR_CHARS or not hmac.compare_digest(mac, self._mac(place, parts)):
             raise _bad_cursor()
+        if _text_of(signed) != cursor:  # decoding passes over what is no base64
+            raise _bad_cursor()
         return tuple(_untagged(kind, text) for kind, text in msgspec.json.decode(parts, type=list[tuple[str, str]]))
 
     def _mac(self, place: ListPlace, parts: bytes) -> bytes:
         return hmac.digest(self._key, place.digest() + parts, "sha256")[:_MAC_BYTES]
+
+
+def _text_of(signed: bytes) -> str:
+    return urlsafe_b64encode(signed).rstrip(b"=").decode()
 
 
 def _tagged(part: object) -> tuple[str, str]:
