@@ -3,24 +3,20 @@
 Called by the bulk routes of the retry queue and the dead letters, and by the recovery of an endpoint.
 """
 
-import hashlib
-from uuid import UUID
-
-import msgspec
 from fastapi import Request, Response
 
 from redrive.api import operation_shapes as shapes
 from redrive.api.answers import answer
 from redrive.api.context import ApiContext, act_of
-from redrive.api.event_input import idempotency_key_in
+from redrive.api.once import Once
 from redrive.api.operation_desk import OperationDesk
 from redrive.api.problems import Problem
-from redrive.store import idempotency, operations
+from redrive.store import operations
 from redrive.store.db import Record, Session
 from redrive.store.keys import Caller
 from redrive.store.operations import MAX_ACTIVE_OPERATIONS, OperationSpec, TooManyOperations
 
-SCOPE = "operation"
+NOUN = "operation"
 OPERATION_HEADER = "X-Operation-Id"  # where the answer itself is only two sums
 
 
@@ -56,23 +52,13 @@ async def begin(
 async def _made(
     request: Request, caller: Caller, context: ApiContext, session: Session, spec: OperationSpec, because: str | None
 ) -> Record:
-    key = idempotency_key_in(next((v for n, v in request.scope["headers"] if n == b"idempotency-key"), None))
-    act = act_of(request, caller, because)
-    if key is None:
-        return await operations.create(session, spec, act, context.clock)
-    digest = hashlib.sha256(msgspec.json.encode([spec, because])).digest()
-    made = await idempotency.claim(session, SCOPE, key, digest)
+    once = Once(request, NOUN, [spec, because])
+    made = await once.made_before(session)
     if made is None:
-        row = await operations.create(session, spec, act, context.clock)
-        await idempotency.fulfil(session, SCOPE, key, row["id"])
+        row = await operations.create(session, spec, act_of(request, caller, because), context.clock)
+        await once.note(session, row["id"])
         return row
-    if not made.same_body:
-        raise Problem(409, "This Idempotency-Key was used for another operation.")
-    return await _known(session, made.subject_id)
-
-
-async def _known(session: Session, operation_id: UUID) -> Record:
-    row = await operations.get_operation(session, operation_id)
-    if row is None:  # it ended long ago
-        raise Problem(409, "The operation that was made under this Idempotency-Key is gone.")
-    return row
+    known = await operations.get_operation(session, made)
+    if known is None:  # it ended long ago
+        raise once.gone()
+    return known

@@ -12,11 +12,15 @@ from redrive.store import idempotency
 from redrive.store.db import Session
 
 
+def key_of(request: Request) -> str | None:
+    return idempotency_key_in(dict(request.scope["headers"]).get(b"idempotency-key"))
+
+
 class Once:
-    """`given`: what was asked for, without secrets: a hash of it is stored."""
+    """`given`: what was asked for, without what a short hash would give away (passwords): a hash of it is stored."""
 
     def __init__(self, request: Request, noun: str, given: object) -> None:
-        self._key = idempotency_key_in(dict(request.scope["headers"]).get(b"idempotency-key"))
+        self._key = key_of(request)
         self._noun = noun
         self._digest = hashlib.sha256(msgspec.json.encode(given)).digest()
 

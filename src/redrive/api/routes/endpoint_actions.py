@@ -12,8 +12,9 @@ from redrive.api.answers import answer
 from redrive.api.auth import SCHEMES, Manager, Reader
 from redrive.api.context import ApiContext, Context, act_of, correlation_of
 from redrive.api.cursors import ListPlace
-from redrive.api.event_input import id_of_key, idempotency_key_in
+from redrive.api.event_input import id_of_key
 from redrive.api.meters import check_size, has_room, no_room
+from redrive.api.once import key_of
 from redrive.api.problems import Problem, not_found
 from redrive.api.queries import BecauseIn, PageQuery, Text, id_in_path, no_query
 from redrive.api.schemas.base import IDEMPOTENT, Page, shows
@@ -175,7 +176,7 @@ async def send_test(
 
 def _id_of_test(request: Request, caller: Caller, endpoint_id: UUID) -> UUID:
     """The same Idempotency-Key is the same test. A line break cannot stand in a producer's key: the two never meet."""
-    key = idempotency_key_in(next((v for n, v in request.scope["headers"] if n == b"idempotency-key"), None))
+    key = key_of(request)
     return new_id() if key is None else id_of_key(caller.org_id, "event", f"test\n{endpoint_id}\n{key}")
 
 

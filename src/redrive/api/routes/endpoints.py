@@ -1,6 +1,5 @@
 """Endpoints: make, read, change, take away. The secret is in the answer that makes one, and nowhere else."""
 
-import hashlib
 from typing import Annotated, cast
 from uuid import UUID
 
@@ -12,14 +11,14 @@ from redrive.api.auth import SCHEMES, Manager, Reader
 from redrive.api.context import ApiContext, Context, act_of
 from redrive.api.cursors import ListPlace
 from redrive.api.endpoint_input import EndpointChange, EndpointIn, HeaderLines, kept_headers
-from redrive.api.event_input import idempotency_key_in
+from redrive.api.once import Once
 from redrive.api.problems import FieldError, Problem, invalid, not_found
 from redrive.api.queries import PageQuery, id_in_path, no_query
 from redrive.api.schemas.base import IDEMPOTENT, Page, shows
 from redrive.api.schemas.endpoints import Endpoint, NewEndpoint
 from redrive.core.permissions import Action
 from redrive.core.redact import REDACTED
-from redrive.store import endpoints, idempotency, pausing
+from redrive.store import endpoints, pausing
 from redrive.store.audit import Act
 from redrive.store.db import Record, Session
 from redrive.store.endpoints import EndpointSpec, NameTaken, lock_endpoint
@@ -51,27 +50,23 @@ def _name_taken() -> Problem:
 )
 async def create_endpoint(request: Request, given: EndpointIn, caller: Manager, context: Context) -> Response:
     """Make an endpoint. This answer alone shows its `secret`; a repetition under the same Idempotency-Key does not."""
-    key = idempotency_key_in(next((v for n, v in request.scope["headers"] if n == b"idempotency-key"), None))
+    once = Once(request, SCOPE, given.model_dump())
     spec = given.spec(context.rules)
-    digest = hashlib.sha256(given.model_dump_json().encode()).digest()
     try:
         async with context.tenant(caller) as session:
-            made = await idempotency.claim(session, SCOPE, key, digest) if key else None
+            made = await once.made_before(session)
             if made is not None:
                 return answer(_shape(context, caller, await _made_before(session, made)), 201)
             await _check_number(session, caller)
             row, secret = await _create(context, session, spec, act_of(request, caller))
-            if key:
-                await idempotency.fulfil(session, SCOPE, key, row["id"])
+            await once.note(session, row["id"])
     except NameTaken:
         raise _name_taken() from None
     return answer(_shape(context, caller, row) | {"secret": secret}, 201)
 
 
-async def _made_before(session: Session, made: idempotency.Made) -> Record:
-    if not made.same_body:
-        raise Problem(409, "This Idempotency-Key was used for another endpoint.")
-    row = await endpoints.get_endpoint(session, made.subject_id)
+async def _made_before(session: Session, endpoint_id: UUID) -> Record:
+    row = await endpoints.get_endpoint(session, endpoint_id)
     if row is None:
         raise Problem(409, "The endpoint that was made under this Idempotency-Key has been deleted.")
     return row
