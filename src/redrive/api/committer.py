@@ -18,6 +18,7 @@ from redrive.observe import lines
 from redrive.store.clock import Clock
 from redrive.store.db import Database
 from redrive.store.events import NewEvent, Receipt, accept
+from redrive.store.keys import Caller
 
 MAX_COMMIT_EVENTS = 1_000
 MAX_COMMIT_BYTES = 4 * 1024 * 1024
@@ -48,7 +49,7 @@ class _Waiting:
     size_bytes: int
     alone: bool
     tell: Told
-    by: str | None  # who handed them in
+    by: Caller | None  # who handed them in
 
 
 class Committer:
@@ -70,7 +71,7 @@ class Committer:
         return self._closed or self._held_events >= MAX_WAITING_EVENTS or self._held_bytes >= MAX_WAITING_BYTES
 
     def commit(
-        self, events: Sequence[NewEvent], *, alone: bool = False, by: str | None = None
+        self, events: Sequence[NewEvent], *, alone: bool = False, by: Caller | None = None
     ) -> asyncio.Future[list[Receipt]]:
         """Receipts in the order given, once they are durable. `alone`: a commit of their own, not shared.
 
@@ -80,7 +81,7 @@ class Committer:
         self.hand_in(events, partial(_settle, done), alone=alone, by=by)
         return done
 
-    def hand_in(self, events: Sequence[NewEvent], tell: Told, *, alone: bool = False, by: str | None = None) -> None:
+    def hand_in(self, events: Sequence[NewEvent], tell: Told, *, alone: bool = False, by: Caller | None = None) -> None:
         """As commit(), for whoever would rather be called than wait: a future costs as much as the call it ends in."""
         if self.is_full:
             raise unavailable(
@@ -234,7 +235,7 @@ class Committer:
             self._held_bytes -= waiting.size_bytes
 
 
-def _log_accepted(events: Sequence[tuple[NewEvent, str | None]], receipts: Sequence[Receipt]) -> None:
+def _log_accepted(events: Sequence[tuple[NewEvent, Caller | None]], receipts: Sequence[Receipt]) -> None:
     """The first transition of each event: it is received, and queued if somebody is to get it."""
     lines.say_all(
         "status_transition",
@@ -242,7 +243,7 @@ def _log_accepted(events: Sequence[tuple[NewEvent, str | None]], receipts: Seque
             {
                 "event_id": event.id,
                 "org_id": event.org_id,
-                "user_id": by,
+                "user_id": by.actor if by else None,
                 "old_status": "received" if receipt.status == "queued" else None,
                 "new_status": receipt.status,
                 "retry_attempts": 0,

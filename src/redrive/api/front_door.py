@@ -85,7 +85,7 @@ class OneEvent(NamedTuple):
 
     event: NewEvent
     id_is_new: bool
-    by: str
+    caller: Caller
     where: Where = _in_body
 
     def answer(self, receipt: Receipt) -> bytes | Problem:
@@ -166,7 +166,7 @@ class FrontDoor:
             one = cloud_events.read_structured(await read(cloud_events.MAX_STRUCTURED_BYTES))
         event = cloud_events.new_event(one, caller.org_id, correlation_id)
         check_size(caller, event.body)
-        return await self._accept_one(OneEvent(event, False, caller.actor, one.where))
+        return await self._accept_one(OneEvent(event, False, caller, one.where))
 
     def at_hand(self, headers: Mapping[bytes, bytes], body: bytes, correlation_id: str) -> OneEvent | None:
         """The event of a request to EVENTS_PATH that nothing speaks against and nothing must be looked up for.
@@ -188,10 +188,10 @@ class FrontDoor:
 
     def hand_in(self, one: OneEvent, tell: Told) -> None:
         """Have it committed. Right after at_hand: what it saw may change with the next turn of the loop."""
-        self._committer.hand_in((one.event,), tell, by=one.by)
+        self._committer.hand_in((one.event,), tell, by=one.caller)
 
     async def _accept_one(self, one: OneEvent) -> bytes:
-        (receipt,) = await self._committer.commit((one.event,), by=one.by)
+        (receipt,) = await self._committer.commit((one.event,), by=one.caller)
         answer = one.answer(receipt)
         if isinstance(answer, Problem):
             raise answer
@@ -200,7 +200,7 @@ class FrontDoor:
     async def _accept_many(self, caller: Caller, items: Sequence[_Item], rejected: Rejected) -> bytes:
         receipts: list[Receipt] = []
         if items:
-            receipts = await self._committer.commit([item.event for item in items], alone=True, by=caller.actor)
+            receipts = await self._committer.commit([item.event for item in items], alone=True, by=caller)
         deduplicated = 0
         for item, receipt in zip(items, receipts, strict=True):
             refused = _refusal(receipt, item.where)
@@ -226,7 +226,7 @@ def _one_event(caller: Caller, body: bytes, key: str | None, correlation_id: str
     event_id = _id_of(given, caller, key)
     event = new_event(given, caller.org_id, event_id, correlation_id, ("body",))
     check_size(caller, event.body)
-    return OneEvent(event, given.event_id is None and key is None, caller.actor)
+    return OneEvent(event, given.event_id is None and key is None, caller)
 
 
 def _items(

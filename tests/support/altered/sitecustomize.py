@@ -35,12 +35,13 @@ def answer_before_the_commit() -> None:
 
     from redrive.api.committer import Committer, Told
     from redrive.store.events import NewEvent, Receipt
+    from redrive.store.keys import Caller
 
     plain = Committer.hand_in
     requests = itertools.count()
 
     def hand_in(
-        self: Committer, events: Sequence[NewEvent], tell: Told, *, alone: bool = False, by: str | None = None
+        self: Committer, events: Sequence[NewEvent], tell: Told, *, alone: bool = False, by: Caller | None = None
     ) -> None:
         if next(requests) % 2 == 0:
             plain(self, events, tell, alone=alone, by=by)
