@@ -51,7 +51,7 @@ class ApiContext:
         return Endpoints(self.sealer)
 
 
-def _context(request: Request) -> ApiContext:
+async def _context(request: Request) -> ApiContext:
     context: ApiContext = request.app.state.context
     return context
 

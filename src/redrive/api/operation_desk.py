@@ -168,7 +168,7 @@ class OperationDesk:
                         watcher.news.set()
 
 
-def _desk(request: Request) -> OperationDesk:
+async def _desk(request: Request) -> OperationDesk:
     desk: OperationDesk = request.app.state.operations
     return desk
 

@@ -156,7 +156,7 @@ def each_once(query: bytes) -> None:
         seen.add(name)
 
 
-def no_query(request: Request) -> None:
+async def no_query(request: Request) -> None:
     """A dependency of routes that take no parameters."""
     names = list(request.query_params)
     if names:
