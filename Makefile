@@ -10,9 +10,9 @@ ARGS    ?=
 serve: install
 	@exec $(BIN)/redrive serve $(ARGS)
 
-# Two at a time, a file to each: most of a test's time is spent waiting for processes.
+# Three at a time, a file to each: most of a test's time is spent waiting for processes.
 test: check servers
-	@exec $(BIN)/pytest -n 2 --dist loadfile $(ARGS)
+	@exec $(BIN)/pytest -n 3 --dist loadfile $(ARGS)
 
 check: install
 	$(BIN)/ruff format --check .
