@@ -5,7 +5,7 @@ BIN     := $(VENV)/bin
 STAMP   := $(VENV)/.installed
 ARGS    ?=
 
-.PHONY: serve test check servers bench install clean
+.PHONY: serve test check servers coverage bench install clean
 
 serve: install
 	@exec $(BIN)/redrive serve $(ARGS)
@@ -23,6 +23,11 @@ check: install
 servers:
 	@scripts/install-servers.sh
 
+# Which lines of core, store and engine no test runs, those in processes of their own counted in.
+coverage: install servers
+	@$(BIN)/pytest -n 3 --dist loadfile -q --cov --cov-report= $(ARGS)
+	@$(BIN)/coverage report
+
 bench: install
 	@exec $(BIN)/python -m bench.run $(ARGS)
 
@@ -33,5 +38,5 @@ $(STAMP): pyproject.toml $(wildcard uv.lock) scripts/install.sh
 	@touch $@
 
 clean:
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage htmlcov dist build
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage* htmlcov dist build
 	find src tests bench -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -15,7 +15,7 @@ from redrive.destinations.client import FailureKind, TransferError
 
 from .harness import Authority, a_client, on_both_loops, post, until
 
-NGINX = shutil.which("nginx")
+NGINX = shutil.which("nginx", path=os.environ.get("PATH", "") + ":/usr/sbin")
 START_LIMIT_S = 10.0
 
 CONFIGURATION = """
