@@ -159,7 +159,8 @@ async def test_more_requests_than_an_org_may_make_are_told_when_to_come_back(
     api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await _limited(api, monkeypatch, requests_per_s=1, burst=3)
-    for method, path, value in (("POST", "/v1/events", EVENT), ("GET", "/v1/events", None)):
+    status_path = f"/v1/events/{await api.event()}/status"
+    for method, path, value in (("POST", "/v1/events", EVENT), ("GET", "/v1/events", None), ("GET", status_path, None)):
         client = await keyed(api, "ADMIN")
         async with asyncio.timeout(10):
             while (refused := await client.request(method, path, value)).status != 429:

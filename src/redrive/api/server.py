@@ -12,7 +12,7 @@ from starlette.exceptions import HTTPException
 
 from redrive.api import openapi
 from redrive.api.aliases import meant_by
-from redrive.api.answers import Send, send_problem, send_problem_and_close
+from redrive.api.answers import Send, send_json, send_problem, send_problem_and_close
 from redrive.api.auth import Authenticator
 from redrive.api.body import BodyReader, BodyRefused, Disconnected, Receive
 from redrive.api.committer import Committer
@@ -48,6 +48,7 @@ from redrive.api.routes import (
     users,
 )
 from redrive.api.status_desk import StatusDesk
+from redrive.api.status_window import StatusWindow
 
 __all__ = ["ASGIApp", "ApiContext", "create_app"]
 
@@ -103,6 +104,7 @@ class Api:
         self.desk = desk
         self.routes = routes
         self._guard = guard
+        self._status_window = StatusWindow(authenticator, routes.state.status_desk)
         self._methods: PathMethods = routes.state.methods
         self._committer = committer
         self._authenticator = authenticator
@@ -139,6 +141,9 @@ class Api:
             if not is_hot and self._methods.lacks(scope["path"], scope["method"]):
                 raise _no_such_method(self._methods.allowed(scope["path"]))
             each_once(scope["query_string"])
+            if not is_hot and (known := await self._status_window.answer(scope, headers)) is not None:
+                await send_json(outgoing, 200, known, correlation_id)
+                return
             await (self.front_door if is_hot else self._guard)(scope, headers, receive, outgoing, correlation_id)
         except Disconnected:
             return
