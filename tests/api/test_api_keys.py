@@ -6,6 +6,7 @@ from uuid import uuid4
 import pytest
 
 from redrive.api import auth
+from redrive.store import keys
 
 from .conftest import Api
 from .people import audited, keyed, write
@@ -139,3 +140,22 @@ async def test_a_key_that_cannot_be_made_is_told_where(
     assert answer.status == 422
     assert [loc for loc, _ in answer.errors] == [place]
     assert said in answer.errors[0][1]
+
+
+async def test_an_org_has_no_more_live_keys_than_it_may(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    live = len([key for key in (await api.owner.get("/v1/keys")).json["data"] if key["revoked_at"] is None])
+    monkeypatch.setattr(keys, "MAX_LIVE_KEYS", live + 1)
+    given = {"name": "one more", "role": "VIEWER"}
+    last = await api.owner.post("/v1/keys", given)
+    refused = await api.owner.post("/v1/keys", given)
+    assert (last.status, refused.status) == (201, 422)
+    assert "Revoke one." in refused.errors[0][1]
+    assert (await api.owner.request("DELETE", f"/v1/keys/{last.json['id']}")).status == 204
+    assert (await api.owner.post("/v1/keys", given)).status == 201
+
+
+async def test_who_may_not_is_told_who_may(api: Api) -> None:
+    refused = await api.staff.get("/v1/keys")
+    assert refused.json["detail"] == "The role STAFF may not do this: it takes OWNER or ADMIN."
+    limited = await keyed(api, "OWNER", "produce")
+    assert (await limited.get("/v1/keys")).json["detail"] == "This key is limited to one thing: produce."

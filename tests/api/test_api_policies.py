@@ -6,6 +6,7 @@ from uuid import uuid4
 
 import pytest
 
+from redrive.store import policies
 from support.http import Answer
 
 from .conftest import Api
@@ -198,3 +199,14 @@ async def test_a_draft_is_previewed_and_not_stored(shared_api: Api) -> None:
     named = await shared_api.owner.post("/v1/policies/preview", {**draft, "name": "drafted"})
     assert named.json["policy"] == "drafted"
     assert (await shared_api.owner.get("/v1/policies/drafted")).status == 404
+
+
+async def test_an_org_has_no_more_policies_than_their_list_shows(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(policies, "MAX_POLICIES", len((await api.owner.get("/v1/policies")).json["data"]) + 1)
+    given = {"kind": "immediate", "max_retries": 1}
+    assert (await api.owner.request("PUT", "/v1/policies/last", given)).status == 200
+    refused = await api.owner.request("PUT", "/v1/policies/beyond", given)
+    assert (refused.status, refused.errors[0][0]) == (422, ["body"])
+    assert (await api.owner.request("PUT", "/v1/policies/last", given)).status == 200, "an edit adds none"
+    assert (await api.owner.request("DELETE", "/v1/policies/last")).status == 204
+    assert (await api.owner.request("PUT", "/v1/policies/beyond", given)).status == 200

@@ -5,6 +5,8 @@ from uuid import uuid4
 
 import pytest
 
+from redrive.store import users
+
 from .conftest import Api
 from .people import OURS, PASSWORD, audited, keyed, other_org, person, signed_in, write
 
@@ -189,3 +191,12 @@ async def test_a_user_that_cannot_be_added_is_told_where(shared_api: Api, value:
     assert "canary" not in answer.body.decode()
     if place == ["body", "password"]:
         assert answer.errors[0][1] == "must have 12 to 1024 characters"
+
+
+async def test_an_org_has_no_more_members_than_it_may(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(users, "MAX_MEMBERS", (await api.owner.get("/v1/users")).json["pagination"]["total_count"] + 1)
+    first, second = [
+        await api.owner.post("/v1/users", {"email": _email(), "name": "Ada", "role": "VIEWER"}) for _ in range(2)
+    ]
+    assert (first.status, second.status) == (201, 422)
+    assert "Remove one first." in second.json["detail"]

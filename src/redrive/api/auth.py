@@ -215,7 +215,7 @@ def allowed(action: Action | None) -> Callable[[Request], Coroutine[Any, Any, Ca
         authenticator: Authenticator = request.app.state.authenticator
         caller = await authenticator.admit(dict(request.scope["headers"]), request.method)
         if action is not None and not caller.may(action):
-            raise forbidden(caller)
+            raise forbidden(caller, action)
         return caller
 
     dependency.admits = action or ANYBODY  # type: ignore[attr-defined]

@@ -124,7 +124,7 @@ class FrontDoor:
             raise bad_query(FieldError(("query",), "takes no parameters"))
         caller = await self._authenticator.admit(headers, scope["method"])
         if not caller.may(Action.PRODUCE):
-            raise forbidden(caller)
+            raise forbidden(caller, Action.PRODUCE)
         if not has_room(caller):
             raise no_room(caller)
         key = idempotency_key_in(headers.get(b"idempotency-key"))

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from redrive.core.permissions import Action, Role, may
 from redrive.store.keys import Caller
 
 PROBLEM_TYPE = "application/problem+json"
@@ -91,10 +92,11 @@ def too_many(detail: str, wait_s: float) -> Problem:
     return Problem(429, detail, headers=(("retry-after", str(max(1, ceil(wait_s)))),))
 
 
-def forbidden(caller: Caller) -> Problem:
-    if caller.scope is not None:
+def forbidden(caller: Caller, action: Action) -> Problem:
+    if caller.scope is not None and may(caller.role, action):
         return Problem(403, f"This key is limited to one thing: {caller.scope}.")
-    return Problem(403, f"The role {caller.role} may not do this.")
+    able = " or ".join(role for role in Role if may(role, action))
+    return Problem(403, f"The role {caller.role} may not do this: it takes {able}.")
 
 
 def too_large(limit_bytes: int) -> Problem:

@@ -1,7 +1,7 @@
 """GET /v1/events/{id}/status without the framework, where nothing is out of the ordinary: what producers ask most.
 
-Called by server before the routes. Any doubt, and whoever must be looked up first, is left to the route of routes.events,
-which answers the same.
+Called by server before the routes. Any doubt, and whoever must be looked up first, is left to the route in
+routes.events, which answers the same.
 """
 
 import re

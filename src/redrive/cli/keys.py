@@ -40,9 +40,12 @@ def create(
             raise WrongUsage(f"A key's name has 1 to {MAX_NAME_CHARS} printable characters.")
         limited_to = Scope(scope) if scope is not None else None
         async with open_desk(where) as desk, desk.session() as session:
-            row, key = await store.create_key(
-                session, name=name, role=as_role, scope=limited_to, expires_at=expires, act=act_of()
-            )
+            try:
+                row, key = await store.create_key(
+                    session, name=name, role=as_role, scope=limited_to, expires_at=expires, act=act_of()
+                )
+            except store.TooManyKeys as enough:
+                raise Refused(str(enough)) from None
         if as_json:
             emit(shapes.key(row) | {"key": key})
         else:

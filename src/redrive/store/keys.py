@@ -21,6 +21,7 @@ from redrive.store.db import Database, Record, Session
 from redrive.store.orgs import OrgFacts, new_id
 from redrive.store.paging import Page, page_of
 
+MAX_LIVE_KEYS = 1_000  # of an org
 KEY_PREFIX = "rdk_"
 _LOOKUP_BYTES = 6
 
@@ -31,6 +32,10 @@ class Kind(StrEnum):
     KEY = "key"
     USER = "user"  # a session of a person with an account
     LINK = "link"  # a session begun by a sign-in link that names nobody
+
+
+class TooManyKeys(Exception):
+    """An org has as many keys as one may have; the text says what to do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +127,10 @@ async def note_use(db: Database, org_id: UUID, key_id: UUID) -> None:
 async def create_key(
     session: Session, *, name: str, role: Role, scope: Scope | None, expires_at: datetime | None, act: Act
 ) -> tuple[Record, str]:
-    """A new key of the session's org, and what nobody will see again."""
+    """A new key of the session's org, and what nobody will see again. TooManyKeys where it has enough."""
+    live = await session.fetchrow("count_live_keys", session.org_id)
+    if live is not None and live["n"] >= MAX_LIVE_KEYS:
+        raise TooManyKeys(f"An org has at most {MAX_LIVE_KEYS} keys that are neither revoked nor expired. Revoke one.")
     key = new_key()
     digest = _digest(key)
     row = await session.fetchrow(

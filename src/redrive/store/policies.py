@@ -20,8 +20,13 @@ from redrive.store.db import Record, Session
 from redrive.store.endpoints import like_pattern
 from redrive.store.orgs import new_id
 
+MAX_POLICIES = 1_000  # of an org, in force: their list is shown whole
 MAX_BOUND_TYPES = 1_000  # of an org, all policies together: an event's type is compared with each
 USERS_SHOWN = 5
+
+
+class TooManyPolicies(Exception):
+    """An org has as many policies as one may have."""
 
 
 class TooManyBound(Exception):
@@ -87,6 +92,10 @@ async def put_policy(session: Session, name: str, policy: Policy, act: Act, bind
     """Make or replace the policy of that name. Tasks accepted before keep theirs."""
     await session.execute("lock_policies", session.org_id)
     before = await get_policy(session, name)
+    if before is None:
+        others = await session.fetchrow("count_policies", session.org_id)
+        if others is not None and others["n"] >= MAX_POLICIES:
+            raise TooManyPolicies
     if binding.event_types:
         others = await session.fetchrow("count_bound_types", session.org_id, name)
         assert others is not None

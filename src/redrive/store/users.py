@@ -23,6 +23,9 @@ MAX_USER_NAME_CHARS = 100
 MAX_ORGS_OF_USER = 1_000
 
 
+MAX_MEMBERS = 10_000  # of an org
+
+
 class Refusal(StrEnum):
     UNKNOWN = "There is no such user."
     MEMBER_ALREADY = "This e-mail belongs to a member of this org already. Change that user instead."
@@ -30,6 +33,7 @@ class Refusal(StrEnum):
     ELSEWHERE = "This e-mail has an account that was made in another org. An OWNER can add it to this one."
     SHARED = "This account is a member of other orgs too: its name is changed by its user, or by an OWNER."
     ABOVE = "Only an OWNER can make somebody an OWNER, or change one."
+    TOO_MANY = f"An org has at most {MAX_MEMBERS} members. Remove one first."
     LAST_OWNER = "This is the last OWNER of the installation. Make somebody else an OWNER first."
 
 
@@ -81,6 +85,9 @@ async def add_user(
     """
     if role == Role.OWNER and by != Role.OWNER:
         return Refusal.ABOVE
+    members = await session.fetchrow("count_users", session.org_id)
+    if members is not None and members["n"] >= MAX_MEMBERS:
+        return Refusal.TOO_MANY
     made = await session.fetchrow("create_user", new_id(), email.lower(), name, password_hash)
     known = made or await session.fetchrow("find_user", email.lower())
     assert known is not None, "accounts are never deleted"

@@ -11,13 +11,13 @@ from redrive.api.context import Context, act_of
 from redrive.api.cursors import ListPlace
 from redrive.api.once import Once
 from redrive.api.people_input import KeyIn
-from redrive.api.problems import Problem, not_found
+from redrive.api.problems import FieldError, Problem, invalid, not_found
 from redrive.api.queries import PageQuery, id_in_path, no_query
 from redrive.api.schemas.base import Page, shows
 from redrive.api.schemas.people import Key, NewKey
 from redrive.core.permissions import Role
 from redrive.store import keys
-from redrive.store.keys import Caller
+from redrive.store.keys import Caller, TooManyKeys
 
 NOUN = "key"
 SHOWN = ("id", "name", "role", "scope", "hint", "created_at", "expires_at", "revoked_at", "last_used_at")
@@ -46,14 +46,17 @@ async def create_key(request: Request, given: KeyIn, caller: Admitter, context: 
             if row is None:
                 raise once.gone()
             return answer(_shape(row), 201)
-        row, key = await keys.create_key(
-            session,
-            name=given.name,
-            role=given.role,
-            scope=given.scope,
-            expires_at=given.expires_at,
-            act=act_of(request, caller),
-        )
+        try:
+            row, key = await keys.create_key(
+                session,
+                name=given.name,
+                role=given.role,
+                scope=given.scope,
+                expires_at=given.expires_at,
+                act=act_of(request, caller),
+            )
+        except TooManyKeys as enough:
+            raise invalid(FieldError(("body",), str(enough))) from None
         await once.note(session, row["id"])
     return answer(_shape(row) | {"key": key}, 201)
 

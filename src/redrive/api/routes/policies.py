@@ -20,9 +20,14 @@ from redrive.api.schemas.policy_preview import DraftPreview
 from redrive.store import policies
 from redrive.store.db import Record
 from redrive.store.keys import Caller
-from redrive.store.policies import MAX_BOUND_TYPES, InUse, TooManyBound, policy_of
-
-MAX_POLICIES = 1_000
+from redrive.store.policies import (
+    MAX_BOUND_TYPES,
+    MAX_POLICIES,
+    InUse,
+    TooManyBound,
+    TooManyPolicies,
+    policy_of,
+)
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
@@ -89,6 +94,9 @@ async def put_policy(name: _Name, request: Request, given: _Given, caller: Manag
     except TooManyBound:
         message = f"the policies of an org are for {MAX_BOUND_TYPES} event types at most, all together"
         raise invalid(FieldError(("body", "event_types"), message)) from None
+    except TooManyPolicies:
+        message = f"An org has at most {MAX_POLICIES} policies. Delete one that nothing names any more"
+        raise invalid(FieldError(("body",), message)) from None
     except asyncpg.UniqueViolationError:
         raise Problem(
             409, "Somebody else changed this policy, or the default, at the same moment. Look at it, then try again."

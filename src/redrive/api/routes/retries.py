@@ -76,7 +76,7 @@ async def resume(request: Request, caller: Manager, context: Context, given: Pau
 def _allowed(caller: Caller, asked: PauseIn) -> PauseScope:
     scope = PauseScope(asked.scope)
     if scope is PauseScope.INSTALLATION and not caller.may(Action.OWN):
-        raise forbidden(caller)
+        raise forbidden(caller, Action.OWN)
     return scope
 
 

@@ -31,6 +31,7 @@ STATUS = {
     Refusal.ELSEWHERE: 403,
     Refusal.SHARED: 403,
     Refusal.ABOVE: 403,
+    Refusal.TOO_MANY: 422,
     Refusal.LAST_OWNER: 409,
 }
 
@@ -103,7 +104,7 @@ async def get_user(user_id: str, caller: Known, context: Context) -> Response:
     """A member of this org. Whoever may not see them all sees themselves."""
     wanted = id_in_path(user_id, NOUN)
     if not caller.may(Action.ADMIT) and not _is_self(caller, wanted):
-        raise forbidden(caller)
+        raise forbidden(caller, Action.ADMIT)
     async with context.tenant(caller) as session:
         row = await users.get_user(session, wanted)
     if row is None:
@@ -117,7 +118,7 @@ async def change_user(user_id: str, request: Request, given: UserChangeIn, calle
     wanted = id_in_path(user_id, NOUN)
     is_self = _is_self(caller, wanted)
     if not caller.may(Action.ADMIT) and not (is_self and given.is_personal):
-        raise forbidden(caller)
+        raise forbidden(caller, Action.ADMIT)
     if given.password is not None and not is_self and caller.role != Role.OWNER:
         raise Problem(403, "A password is changed by its user, or by an OWNER.")
     change = UserChange(
