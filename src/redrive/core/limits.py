@@ -14,8 +14,8 @@ MOST = 2**53 - 1  # what every JSON reader can hold
 class Limits:
     """Generous: they are there so that one org cannot take everything from the others."""
 
-    requests_per_s: int = 10_000  # of each API process
-    burst: int = 20_000  # requests that may come at once, before that rate counts
+    requests_per_s: int = 50_000  # of each API process: more than one can answer on ordinary machines
+    burst: int = 100_000  # requests that may come at once, before that rate counts
     max_payload_bytes: int = MAX_PAYLOAD_BYTES
     max_stored_bytes: int = 100 * 1024**3
     max_endpoints: int = 1_000

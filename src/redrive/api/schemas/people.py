@@ -22,8 +22,8 @@ _KEY = {
     "last_used_at": None,
 }
 _LIMITS = {
-    "requests_per_s": 10_000,
-    "burst": 20_000,
+    "requests_per_s": 50_000,
+    "burst": 100_000,
     "max_payload_bytes": 1_048_576,
     "max_stored_bytes": 107_374_182_400,
     "max_endpoints": 1_000,
