@@ -4,7 +4,7 @@ WITH oldest AS MATERIALIZED (
   SELECT DISTINCT ON (t.received_at, t.event_id) t.received_at, t.event_id
     FROM redrive.task t
    WHERE t.org_id = $1 AND t.reason IS NOT NULL
-     AND (SELECT true FROM redrive.task o  -- no join: see count_events
+     AND (SELECT true FROM redrive.task o  -- no join, which a planner with old numbers would make of all with all
            WHERE o.org_id = t.org_id AND o.received_at = t.received_at AND o.event_id = t.event_id AND o.open LIMIT 1) IS NULL
      AND ($2::text IS NULL OR t.event_type = $2)
      AND ($3::timestamptz IS NULL OR (t.received_at, t.event_id) > ($3, $4::uuid))

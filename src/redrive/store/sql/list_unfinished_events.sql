@@ -6,7 +6,7 @@ WITH found AS MATERIALIZED (
    WHERE t.org_id = $1
      AND ($2 = 'queued' AND t.open OR $2 = 'failed' AND t.reason IS NOT NULL)
      AND ($2 = 'queued' OR (
-       SELECT true FROM redrive.task o  -- no join: see count_events
+       SELECT true FROM redrive.task o  -- no join, which a planner with old numbers would make of all with all
         WHERE o.org_id = t.org_id AND o.received_at = t.received_at AND o.event_id = t.event_id AND o.open LIMIT 1) IS NULL)
      AND ($3::text IS NULL OR t.event_type = $3)
      AND ($4::timestamptz IS NULL OR (t.received_at, t.event_id) < ($4, $5::uuid))
