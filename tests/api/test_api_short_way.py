@@ -14,6 +14,7 @@ import pytest
 
 from redrive.api import committer as committer_module
 from redrive.api import short_way
+from redrive.api.auth import Authenticator
 from redrive.api.front_door import FrontDoor, OneEvent
 from redrive.api.server import Api as Application
 
@@ -357,7 +358,8 @@ async def test_who_does_not_read_is_not_written_to_without_end(shared_api: Api) 
 
 
 def test_a_caller_is_only_at_hand_with_a_key() -> None:
-    assert FrontDoor(None, None, None).at_hand({}, b"", "c") is None  # type: ignore[arg-type]
+    nobody_known = Authenticator(None)  # type: ignore[arg-type]
+    assert FrontDoor(nobody_known, None, None).at_hand({}, b"", "c") is None  # type: ignore[arg-type]
 
 
 async def test_an_idle_connection_holds_no_event(shared_api: Api) -> None:

@@ -176,7 +176,7 @@ class Committer:
             start = end
         self._let_go(batch)
         if lines.are_wanted():  # those who wait come first
-            _log_accepted([(event, waiting.by) for waiting in batch for event in waiting.events], receipts)
+            _log_accepted(batch, receipts)
 
     async def _receipts(self, events: list[NewEvent]) -> list[Receipt]:
         # In the order of ids: two commits that share some never wait for each other in a ring.
@@ -235,21 +235,27 @@ class Committer:
             self._held_bytes -= waiting.size_bytes
 
 
-def _log_accepted(events: Sequence[tuple[NewEvent, Caller | None]], receipts: Sequence[Receipt]) -> None:
+def _log_accepted(batch: Sequence[_Waiting], receipts: Sequence[Receipt]) -> None:
     """The first transition of each event: it is received, and queued if somebody is to get it."""
+    handed_in = [
+        (event, actor)
+        for waiting in batch
+        for actor in (waiting.by.actor if waiting.by else None,)  # once for all events of a request
+        for event in waiting.events
+    ]
     lines.say_all(
         "status_transition",
         [
             {
                 "event_id": event.id,
                 "org_id": event.org_id,
-                "user_id": by.actor if by else None,
+                "user_id": actor,
                 "old_status": "received" if receipt.status == "queued" else None,
                 "new_status": receipt.status,
                 "retry_attempts": 0,
                 "correlation_id": event.correlation_id,
             }
-            for (event, by), receipt in zip(events, receipts, strict=True)
+            for (event, actor), receipt in zip(handed_in, receipts, strict=True)
             if receipt.verdict == "accepted"
         ],
     )

@@ -14,7 +14,7 @@ import msgspec
 
 from redrive.api import cloud_events
 from redrive.api.answers import Send, send_json
-from redrive.api.auth import Authenticator, key_in
+from redrive.api.auth import Authenticator
 from redrive.api.body import BodyReader, Receive
 from redrive.api.cloud_events import CloudEvent, Mode, mode_of
 from redrive.api.committer import Committer, Told
@@ -29,7 +29,7 @@ from redrive.api.event_input import (
     read_event,
     read_lines,
 )
-from redrive.api.meters import check_size, has_room, no_room
+from redrive.api.meters import check_room, check_size, has_room
 from redrive.api.problems import FieldError, Place, Problem, bad_query, forbidden, invalid, unauthorised
 from redrive.core.permissions import Action
 from redrive.store.events import MAX_PAYLOAD_BYTES, NewEvent, Receipt
@@ -125,8 +125,7 @@ class FrontDoor:
         caller = await self._authenticator.admit(headers, scope["method"])
         if not caller.may(Action.PRODUCE):
             raise forbidden(caller, Action.PRODUCE)
-        if not has_room(caller):
-            raise no_room(caller)
+        check_room(caller)
         key = idempotency_key_in(headers.get(b"idempotency-key"))
         mode = mode_of(headers)
         read = partial(self._reader.read, receive, headers.get(b"content-length"))
@@ -173,9 +172,8 @@ class FrontDoor:
 
         None for any other: __call__ says what is wrong with it, and asks the database who it is from.
         """
-        key = key_in(headers.get(b"x-api-key"), headers.get(b"authorization"))
-        caller = None if key is None or b"x-redrive-org" in headers else self._authenticator.remembered(key)
-        if caller is None or not caller.may(Action.PRODUCE) or not has_room(caller) or self._committer.is_full:
+        caller = self._authenticator.remembered(headers, Action.PRODUCE)
+        if caller is None or not has_room(caller) or self._committer.is_full:
             return None
         try:
             if mode_of(headers) is not None:

@@ -51,9 +51,11 @@ def has_room(caller: Caller) -> bool:
     return caller.stored_bytes < caller.limits.max_stored_bytes
 
 
-def no_room(caller: Caller) -> Problem:
-    return Problem(
-        507,
-        f"This org stores {caller.stored_bytes} bytes of events, and may store {caller.limits.max_stored_bytes}. "
-        "Nothing was stored. Delete events, shorten their retention, or have an OWNER raise its max_stored_bytes.",
-    )
+def check_room(caller: Caller) -> None:
+    """Problem 507 where the org has none."""
+    if not has_room(caller):
+        raise Problem(
+            507,
+            f"This org stores {caller.stored_bytes} bytes of events, and may store {caller.limits.max_stored_bytes}. "
+            "Nothing was stored. Delete events, shorten their retention, or have an OWNER raise its max_stored_bytes.",
+        )

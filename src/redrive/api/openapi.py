@@ -283,17 +283,17 @@ def _describe_actions(app: FastAPI, document: dict[str, Any]) -> None:
     """What the dependencies of a route demand, for people and tests to read."""
     for route in iter_route_contexts(app.routes):
         operations = document["paths"].get(route.path_format, {})
-        asked = [each for each in map(admits, _calls(getattr(route, "dependant", None))) if each is not None]
+        asked = [each for each in map(admits, calls_of(getattr(route, "dependant", None))) if each is not None]
         for method in route.methods or ():
             if asked and method.lower() in operations:
                 operations[method.lower()].setdefault(ACTION, str(asked[0]))  # a route may say more of itself
 
 
-def _calls(dependant: Any) -> Iterator[Any]:
+def calls_of(dependant: Any) -> Iterator[Any]:
     """The functions that a route depends on, however deep."""
     for needed in dependant.dependencies if dependant is not None else ():
         yield needed.call
-        yield from _calls(needed)
+        yield from calls_of(needed)
 
 
 def _describe_operation(operation: dict[str, Any]) -> None:

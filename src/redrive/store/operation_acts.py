@@ -117,7 +117,8 @@ class Acts:
         operation = self._operation
         action, is_queue = operation["action"], operation["subject"] == RETRY_QUEUE
         if operation["patch"] is not None:
-            return [await self._patched(verdict) if verdict.acts else verdict for verdict in verdicts]
+            patch = msgspec.json.decode(operation["patch"])
+            return [await self._patched(verdict, patch) if verdict.acts else verdict for verdict in verdicts]
         delays_s: list[float] = []
         if action == "retry" and not is_queue:
             verdicts, delays_s = self._delays(verdicts)
@@ -138,9 +139,8 @@ class Acts:
         self._tell(acting)
         return list(verdicts)
 
-    async def _patched(self, verdict: Verdict) -> Verdict:
+    async def _patched(self, verdict: Verdict, patch: dict[str, object]) -> Verdict:
         """A replay of its own, with its entry in the audit: each payload is another."""
-        patch = msgspec.json.decode(self._operation["patch"])
         session, at_once = self._session.of(self._org_id), self._operation["at_once"]
         try:
             refusal = await replay_patched(
@@ -219,11 +219,12 @@ class Acts:
             old, new = EventStatus.FAILED, EventStatus.QUEUED
         else:
             return
+        act = self._act
         for item in items:
             retries = retries_granted(item, item["attempts"]) if action == "skip" else 1
             transitions.tell(
                 self._session,
-                self._act,
+                act,
                 old,
                 new,
                 event_id=item["event_id"],

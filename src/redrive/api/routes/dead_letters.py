@@ -13,7 +13,7 @@ from redrive.api.bulk import begin
 from redrive.api.bulk_input import LettersBulkIn, WaitQuery
 from redrive.api.context import ApiContext, Context, act_of
 from redrive.api.cursors import ListPlace
-from redrive.api.meters import has_room, no_room
+from redrive.api.meters import check_room
 from redrive.api.operation_desk import Desk
 from redrive.api.problems import not_found
 from redrive.api.queries import BecauseIn, DeadLettersQuery, RetryIn, id_in_path, no_query
@@ -73,8 +73,8 @@ async def act_on_many(
     desk: Desk,
 ) -> Response:
     """Retry, resolve, ignore or delete many: an operation; with `wait`, its result."""
-    if given.patch is not None and not has_room(caller):
-        raise no_room(caller)
+    if given.patch is not None:
+        check_room(caller)
     return await begin(request, caller, context, desk, given.spec(), given.because, wait=query.wait)
 
 

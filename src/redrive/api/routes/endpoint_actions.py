@@ -13,7 +13,7 @@ from redrive.api.auth import SCHEMES, Manager, Reader
 from redrive.api.context import ApiContext, Context, act_of, correlation_of
 from redrive.api.cursors import ListPlace
 from redrive.api.event_input import id_of_key
-from redrive.api.meters import check_size, has_room, no_room
+from redrive.api.meters import check_room, check_size
 from redrive.api.once import key_of
 from redrive.api.problems import Problem, not_found
 from redrive.api.queries import BecauseIn, PageQuery, Text, id_in_path, no_query
@@ -152,8 +152,7 @@ async def send_test(
     asked = given or EndpointTestIn()
     body = json.dumps(asked.payload, ensure_ascii=False).encode()
     check_size(caller, body)
-    if not has_room(caller):
-        raise no_room(caller)
+    check_room(caller)
     event = events.NewEvent(
         caller.org_id,
         _id_of_test(request, caller, wanted),

@@ -8,7 +8,7 @@ from redrive.api import shapes
 from redrive.api.answers import answer
 from redrive.api.auth import SCHEMES, Judge
 from redrive.api.context import Context, act_of
-from redrive.api.meters import check_size, has_room, no_room
+from redrive.api.meters import check_room, check_size
 from redrive.api.problems import FieldError, invalid, not_found
 from redrive.api.queries import id_in_path, no_query
 from redrive.api.replay_input import ReplayIn
@@ -33,8 +33,7 @@ async def replay(
     edit, policy = asked.edit(await request.body()), asked.policy()
     if edit.body is not None:
         check_size(caller, edit.body)
-        if not has_room(caller):
-            raise no_room(caller)
+        check_room(caller)
     act = act_of(request, caller, asked.because)
     async with context.tenant(caller) as session:
         letter = await dead_letters.get_dead_letter(session, wanted)

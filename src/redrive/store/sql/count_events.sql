@@ -14,13 +14,12 @@ dead AS MATERIALIZED (
   SELECT DISTINCT t.received_at, t.event_id FROM redrive.task t
    WHERE $2 IN ('failed', 'delivered') AND t.org_id = $1 AND t.reason IS NOT NULL LIMIT 100001),
 known AS (
-  SELECT (SELECT CASE WHEN count(*) <= 100000 THEN count(*) END FROM open) AS queued,
-         (SELECT CASE WHEN count(*) <= 100000 THEN 0 END FROM dead) AS if_few_dead,
+  SELECT (SELECT count(*) FROM open) AS queued, (SELECT count(*) FROM dead) AS dead,
          (SELECT count(*) FROM (SELECT * FROM dead EXCEPT SELECT * FROM open) f) AS failed)
 SELECT CASE WHEN $2::text IS NULL THEN inbox + acked + routed
             WHEN $2 = 'received' THEN inbox
+            WHEN queued > 100000 OR dead > 100000 THEN NULL
             WHEN $2 = 'queued' THEN queued
-            WHEN queued IS NULL OR if_few_dead IS NULL THEN NULL
             WHEN $2 = 'failed' THEN failed
             ELSE acked + routed - queued - failed END AS n
   FROM accepted, known;
