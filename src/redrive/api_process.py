@@ -1,4 +1,4 @@
-"""The API's process: the routes on uvicorn, with connections of their own. Run by the command line.
+"""The API's process: the routes and the pages on uvicorn, with connections of their own. Run by the command line.
 
 Beside app.py, which it uses, so that a worker does not load what only the API needs.
 """
@@ -19,6 +19,7 @@ from redrive.settings import Settings
 from redrive.store.clock import DatabaseClock
 from redrive.store.operation_steps import OperationSteps
 from redrive.version import __version__
+from redrive.web.site import Site
 
 STOP_S = 5
 
@@ -35,7 +36,7 @@ async def run_api(settings: Settings, url: str, stop: asyncio.Event, *, listener
             version=__version__,
             trust_proxy=settings.trust_proxy,
         )
-        api = create_app(context)
+        api = create_app(context, Site(context))
         config = uvicorn.Config(
             api,
             http=with_short_way(api.front_door),
@@ -56,7 +57,7 @@ async def run_api(settings: Settings, url: str, stop: asyncio.Event, *, listener
             await asyncio.wait({serving, stopped}, return_when=asyncio.FIRST_COMPLETED)
             stopped.cancel()
             server.should_exit = True
-            api.desk.close()  # streams have no end of their own
+            api.close_streams()
             await serving
         finally:
             moving.cancel()

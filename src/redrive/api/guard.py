@@ -89,7 +89,10 @@ def _with_headers(send: Send, correlation_id: str) -> Send:
 
     async def wrapped(message: Message) -> None:
         if message["type"] == "http.response.start":
-            message["headers"] = [*message.get("headers", ()), *extra]
+            given = list(message.get("headers", ()))
+            names = {name for name, _ in given}
+            # A route may say itself how long its answer is good for.
+            message["headers"] = [*given, *(header for header in extra if header[0] not in names)]
         await send(message)
 
     return wrapped

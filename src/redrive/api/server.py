@@ -4,9 +4,9 @@ create_app is called by api_process; the server that runs it is told to write no
 """
 
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any
+from typing import Any, Protocol
 
-from fastapi import FastAPI, Request, Response
+from fastapi import APIRouter, FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
@@ -50,7 +50,7 @@ from redrive.api.routes import (
 from redrive.api.status_desk import StatusDesk
 from redrive.api.status_window import StatusWindow
 
-__all__ = ["ASGIApp", "ApiContext", "create_app"]
+__all__ = ["ASGIApp", "ApiContext", "Pages", "create_app"]
 
 ASGIApp = Callable[[Any, Any, Any], Awaitable[None]]
 
@@ -78,14 +78,26 @@ _ROUTES = (
 )
 
 
-def create_app(context: ApiContext) -> "Api":
+class Pages(Protocol):
+    """What people see in a browser, beside the API: its routes, and its way to say that there is nothing at a path."""
+
+    router: APIRouter
+
+    async def stray(self, request: Request) -> Response | None:
+        """None: whoever asks is no browser, or asks for something of the API's."""
+
+    def close(self) -> None:
+        """The process ends: streams have no end of their own."""
+
+
+def create_app(context: ApiContext, pages: Pages | None = None) -> "Api":
     authenticator = Authenticator(context.engine_db, context.clock)
     committer = Committer(context.engine_db, context.clock)
     reader = BodyReader()
     desk = OperationDesk(context)
-    routes = _routes(context, authenticator, committer, desk)
+    routes = _routes(context, authenticator, committer, desk, pages)
     front_door = FrontDoor(authenticator, committer, reader)
-    return Api(front_door, Guard(routes, authenticator, reader), committer, authenticator, desk, routes)
+    return Api(front_door, Guard(routes, authenticator, reader), committer, authenticator, desk, routes, pages)
 
 
 class Api:
@@ -99,10 +111,12 @@ class Api:
         authenticator: Authenticator,
         desk: OperationDesk,
         routes: FastAPI,
+        pages: Pages | None = None,
     ) -> None:
         self.front_door = front_door
         self.desk = desk
         self.routes = routes
+        self._pages = pages
         self._guard = guard
         self._status_window = StatusWindow(authenticator, routes.state.status_desk)
         self._methods: PathMethods = routes.state.methods
@@ -116,6 +130,12 @@ class Api:
             await self._answer(scope, receive, send)
         else:
             await send({"type": "websocket.close", "code": 1000})
+
+    def close_streams(self) -> None:
+        """The process ends: streams and those who wait are answered now."""
+        self.desk.close()
+        if self._pages is not None:
+            self._pages.close()
 
     async def _live(self, receive: Receive, send: Send) -> None:
         while True:
@@ -171,7 +191,13 @@ class _Started:
         await self._send(message)
 
 
-def _routes(context: ApiContext, authenticator: Authenticator, committer: Committer, desk: OperationDesk) -> FastAPI:
+def _routes(
+    context: ApiContext,
+    authenticator: Authenticator,
+    committer: Committer,
+    desk: OperationDesk,
+    pages: Pages | None,
+) -> FastAPI:
     app = FastAPI(
         title="Redrive",
         version=context.version,
@@ -194,6 +220,9 @@ def _routes(context: ApiContext, authenticator: Authenticator, committer: Commit
     app.state.operations = desk
     for module in _ROUTES:
         app.include_router(module.router)
+    app.state.pages = pages
+    if pages is not None:
+        app.include_router(pages.router)
     openapi.describe(app)
     app.state.methods = PathMethods.of(app.openapi())
     return app
@@ -232,6 +261,9 @@ async def _on_http_exception(request: Request, error: Exception) -> Response:
     if error.status_code == 405:
         methods: PathMethods = request.app.state.methods
         return _respond(request, _no_such_method(methods.allowed(request.scope["path"])))
+    pages: Pages | None = request.app.state.pages
+    if error.status_code == 404 and pages is not None and (page := await pages.stray(request)) is not None:
+        return page
     detail = "There is nothing at this path." if error.status_code == 404 else error.detail
     return _respond(request, Problem(error.status_code, detail, headers=tuple((error.headers or {}).items())))
 

@@ -129,8 +129,13 @@ async def sign_out(request: Request, caller: Known, context: Context) -> Respons
 @router.get("/login", include_in_schema=False)
 async def use_login_link(request: Request, context: Context, token: str = "") -> Response:
     """A sign-in link: once, within 15 minutes; then the first page."""
-    made = await _login(request, context).by_link(token)
-    await admitted(context, made)
+    try:
+        made = await _login(request, context).by_link(token)
+        await admitted(context, made)
+    except Problem:
+        if "text/html" not in request.headers.get("accept", ""):
+            raise
+        return Response(status_code=303, headers={"location": "/sign-in?link=used", "referrer-policy": "no-referrer"})
     # The address holds a token, though one that is used up: it goes nowhere from here.
     response = Response(status_code=303, headers={"location": "/", "referrer-policy": "no-referrer"})
     give_cookie(response, request, made)

@@ -1,0 +1,92 @@
+"""What stands around every page: who is signed in and where, the way to the other pages, and what everybody must know.
+
+Loaded by each page in its own transaction; shown by templates/base.html.
+"""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from redrive.core.permissions import Action
+from redrive.store.clock import Clock
+from redrive.store.counters import counts
+from redrive.store.db import Session
+from redrive.store.keys import Caller, Kind
+from redrive.store.pausing import pauses
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A page of the navigation. `count`: which number stands beside it; `key`: goes there after `g`."""
+
+    path: str
+    name: str
+    key: str
+    count: str | None = None
+    needs: Action = Action.READ
+
+
+PLACES = (
+    Place("/", "Dashboard", "h"),
+    Place("/integrations/logs/retry-queue", "Retry queue", "r", "retry_queue"),
+    Place("/integrations/logs/dead-letter-queue", "Dead letters", "d", "dead_letters"),
+    Place("/groups", "Groups", "g"),
+    Place("/events", "Events", "v"),
+    Place("/inbox", "Inbox", "i", "inbox"),
+    Place("/endpoints", "Endpoints", "e"),
+    Place("/policies", "Policies", "p"),
+    Place("/operations", "Operations", "o"),
+    Place("/audit", "Audit log", "a"),
+    Place("/settings", "Settings", "s"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """Something that everybody must know, above every page. `href`: where to do something about it."""
+
+    kind: str  # bad | warn
+    text: str
+    href: str | None = None
+    link: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    caller: Caller
+    counts: dict[str, int]
+    notices: tuple[Notice, ...]
+    now: datetime
+    place: str  # the path in PLACES that the page belongs to
+
+    def may(self, action: str) -> bool:
+        """Asked by the templates: what one may not do is not offered."""
+        return self.caller.may(Action(action))
+
+    @property
+    def places(self) -> list[Place]:
+        return [place for place in PLACES if self.caller.may(place.needs)]
+
+    @property
+    def who(self) -> str:
+        return "Signed in by a link" if self.caller.kind is Kind.LINK else self.caller.name
+
+
+NAMES = {"retry_queue": "retrying", "dead_letters": "dead.open", "inbox": "event.inbox"}
+
+
+def shown_counts(counted: dict[str, int]) -> dict[str, int]:
+    """The numbers of the navigation out of an org's counters."""
+    return {name: counted.get(counter, 0) for name, counter in NAMES.items()}
+
+
+async def load_frame(session: Session, caller: Caller, clock: Clock, place: str) -> Frame:
+    counted = await counts(session)
+    installation, org = await pauses(session)
+    notices = [
+        Notice("warn", f"Retries are paused for {which}: tasks are held as they fall due.", "/settings", "Settings")
+        for which, pause in (("the whole installation", installation), ("this org", org))
+        if pause.paused
+    ]
+    row = await session.fetchrow("now", clock.now())
+    assert row is not None
+    return Frame(caller, shown_counts(counted), tuple(notices), row["now"], place)

@@ -1,0 +1,113 @@
+"""What the lists of tasks have in common: the terms of a search made a filter, badges, operations under way, pages.
+
+Used by pages.retry_queue and pages.dead_letters.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID
+
+from fastapi import Request, Response
+
+from redrive.api import operation_shapes
+from redrive.api.shapes import Shape
+from redrive.store import operations
+from redrive.store.db import Session
+from redrive.store.endpoint_names import endpoint_called
+from redrive.web.search import Search, asked, moment, quoted
+
+PAGE_ROWS = 50
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """One part of a search, as a badge that can be edited and taken away."""
+
+    name: str
+    value: str
+    typed: str  # what comes back into the box to be edited
+    without: str  # the address of the list without it
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A search as the store and the API take it. `problems`: what of it means nothing, in words."""
+
+    search: Search
+    filter: Mapping[str, object]
+    problems: tuple[str, ...]
+    terms: tuple[Term, ...]
+
+
+def searched(request: Request, names: tuple[str, ...]) -> Search | Response:
+    """What the address asks for, or the way to the address that says the same in the one way."""
+    search, is_plain = asked(request.query_params, names)
+    if is_plain:
+        return search
+    return Response(status_code=303, headers={"location": search.address(request.url.path)})
+
+
+def terms_of(search: Search, path: str) -> tuple[Term, ...]:
+    shown = [
+        Term(name, value, quoted(name, value), search.without(name).address(path))
+        for name, value in search.terms.items()
+    ]
+    if search.text:
+        shown.append(Term("text", search.text, search.text, search.without("q").address(path)))
+    return tuple(shown)
+
+
+class FilterBuilder:
+    """Collects a filter in the API's words out of a search, and what was wrong with it."""
+
+    def __init__(self, search: Search, now: datetime) -> None:
+        self.filter: dict[str, object] = {}
+        self.problems = [
+            f"“{name}:” is no qualifier of this list; it is searched for as text." for name in search.unknown
+        ]
+        self._search = search
+        self._now = now
+
+    def text(self, name: str, field: str) -> None:
+        if value := self._search.get(name):
+            self.filter[field] = value
+
+    def choice(self, name: str, field: str, choices: Mapping[str, str]) -> None:
+        value = self._search.get(name)
+        if value is None:
+            return
+        if value in choices:
+            self.filter[field] = value
+        else:
+            self.problems.append(f"{name}:{value} is not known: {', '.join(choices)} are.")
+
+    def time(self, name: str) -> None:
+        value = self._search.get(name)
+        if value is None:
+            return
+        at = moment(value, self._now, end=name == "until")
+        if at is None:
+            self.problems.append(f"{name}:{value} is no time: write 2h, 3d, 2026-11-16 or 2026-11-16T09:30Z.")
+        else:
+            self.filter[name] = at
+
+    async def endpoint(self, session: Session) -> None:
+        value = self._search.get("endpoint")
+        if value is None:
+            return
+        found = await endpoint_called(session, value)
+        if found is None:
+            self.problems.append(f"There is no endpoint called “{value}”.")
+            found = UUID(int=0)  # of none: the list is empty rather than whole
+        self.filter["endpoint_id"] = found
+
+
+async def operation_asked_for(session: Session, request: Request) -> list[Shape]:
+    """The operation that the address names: its bar survives a reload."""
+    try:
+        wanted = UUID(request.query_params.get("op", ""))
+    except ValueError:
+        return []
+    row = await operations.get_operation(session, wanted)
+    return [operation_shapes.operation(row)] if row is not None else []

@@ -1,0 +1,105 @@
+"""Dead letters: what failed for good, newest first. At two addresses, since two systems promised one each."""
+
+from dataclasses import dataclass
+
+from fastapi import APIRouter, Request, Response
+
+from redrive.api import shapes
+from redrive.api.context import Context
+from redrive.api.cursors import ListPlace
+from redrive.api.shapes import Shape
+from redrive.store import dead_letters
+from redrive.store.dead_letters import DeadLetterFilter
+from redrive.store.endpoint_names import endpoint_names, offered_names
+from redrive.web.frame import Frame, load_frame
+from redrive.web.lists import PAGE_ROWS, Asked, FilterBuilder, operation_asked_for, searched, terms_of
+from redrive.web.render import render
+from redrive.web.visitor import PageRoute, Visitor
+from redrive.web.words import CATEGORIES, REASONS
+
+PATH = "/integrations/logs/dead-letter-queue"
+ADMIN_PATH = "/app/admin/dlq"
+QUALIFIERS = ("state", "type", "system", "endpoint", "error", "reason", "kind", "group", "since", "until")
+STATES = {"open": "Open", "replaying": "Replaying", "resolved": "Resolved", "ignored": "Ignored"}
+
+router = APIRouter(route_class=PageRoute)
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLettersPage:
+    frame: Frame
+    path: str
+    asked: Asked
+    letters: list[Shape]
+    total: int | None
+    next_href: str | None
+    first_href: str | None
+    endpoint_names: list[str]
+    operations: list[Shape]
+
+    states = STATES
+    categories = CATEGORIES
+    counted_to = dead_letters.MAX_COUNTED
+
+    @property
+    def state(self) -> str:
+        return str(self.asked.filter.get("state", "open"))
+
+    @property
+    def bulk_filter(self) -> dict[str, object]:
+        return {"state": "open"} | dict(self.asked.filter)
+
+    @property
+    def watched(self) -> bool:
+        """Whether what is new belongs on top of this page."""
+        return self.first_href is None and self.state == "open" and "until" not in self.asked.filter
+
+
+@router.get(PATH)
+@router.get(ADMIN_PATH)
+async def dead_letters_page(request: Request, visitor: Visitor, context: Context) -> Response:
+    search = searched(request, QUALIFIERS)
+    if isinstance(search, Response):
+        return search
+    path = request.url.path
+    async with context.tenant(visitor) as session:
+        frame = await load_frame(session, visitor, context.clock, PATH)
+        chosen = FilterBuilder(search, frame.now)
+        chosen.choice("state", "state", STATES)
+        chosen.choice("error", "category", CATEGORIES)
+        chosen.choice("reason", "reason", REASONS)
+        for name, field in (
+            ("type", "event_type"),
+            ("system", "external_system"),
+            ("kind", "kind"),
+            ("group", "fingerprint"),
+        ):
+            chosen.text(name, field)
+        chosen.time("since")
+        chosen.time("until")
+        await chosen.endpoint(session)
+        if search.text:
+            chosen.filter["q"] = search.text
+        place = ListPlace("page dead-letters", visitor.org_id, dict(search.terms) | {"q": search.text})
+        given = request.query_params.get("cursor")
+        page = await dead_letters.list_dead_letters(
+            session,
+            DeadLetterFilter(**chosen.filter),  # type: ignore[arg-type]
+            limit=PAGE_ROWS,
+            after=context.cursors.read(place, given),
+        )
+        names = await endpoint_names(session, [row["endpoint_id"] for row in page.rows])
+        shown = DeadLettersPage(
+            frame=frame,
+            path=path,
+            asked=Asked(search, chosen.filter, tuple(chosen.problems), terms_of(search, path)),
+            letters=[shapes.dead_letter(row) | {"endpoint": names.get(row["endpoint_id"])} for row in page.rows],
+            total=page.total,
+            next_href=search.address(path, cursor=context.cursors.write(place, page.next_key))
+            if page.next_key
+            else None,
+            first_href=search.address(path) if given else None,
+            endpoint_names=await offered_names(session),
+            operations=await operation_asked_for(session, request),
+        )
+    return render(request, "dead_letters.html", shown)

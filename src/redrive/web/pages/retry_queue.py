@@ -1,0 +1,83 @@
+"""The retry queue: what failed and will be tried again, soonest first, and a person's hand in it."""
+
+from dataclasses import dataclass
+
+from fastapi import APIRouter, Request, Response
+
+from redrive.api import shapes
+from redrive.api.context import Context
+from redrive.api.cursors import ListPlace
+from redrive.api.shapes import Shape
+from redrive.store import retry_queue
+from redrive.store.endpoint_names import endpoint_names, offered_names
+from redrive.web.frame import Frame, load_frame
+from redrive.web.lists import PAGE_ROWS, Asked, FilterBuilder, operation_asked_for, searched, terms_of
+from redrive.web.render import render
+from redrive.web.visitor import PageRoute, Visitor
+
+PATH = "/integrations/logs/retry-queue"
+QUALIFIERS = ("status", "type", "system", "endpoint")
+STATUSES = {"pending": "Pending", "in_progress": "In progress"}
+
+router = APIRouter(route_class=PageRoute)
+
+
+@dataclass(frozen=True, slots=True)
+class RetryQueuePage:
+    frame: Frame
+    asked: Asked
+    entries: list[Shape]
+    total: int | None
+    next_href: str | None
+    first_href: str | None
+    endpoint_names: list[str]
+    operations: list[Shape]
+    path: str = PATH
+
+    @property
+    def statuses(self) -> dict[str, str]:
+        return STATUSES
+
+    @property
+    def bulk_filter(self) -> dict[str, object]:
+        """All that match: what is under way is left to end."""
+        return {"status": "pending"} | dict(self.asked.filter)
+
+
+@router.get(PATH)
+async def retry_queue_page(request: Request, visitor: Visitor, context: Context) -> Response:
+    search = searched(request, QUALIFIERS)
+    if isinstance(search, Response):
+        return search
+    async with context.tenant(visitor) as session:
+        frame = await load_frame(session, visitor, context.clock, PATH)
+        chosen = FilterBuilder(search, frame.now)
+        chosen.choice("status", "status", STATUSES)
+        chosen.text("type", "event_type")
+        chosen.text("system", "external_system")
+        await chosen.endpoint(session)
+        place = ListPlace("page retry-queue", visitor.org_id, chosen.filter)
+        given = request.query_params.get("cursor")
+        page = await retry_queue.list_retry_queue(
+            session,
+            **{name: chosen.filter.get(name) for name in ("status", "event_type", "external_system", "endpoint_id")},  # type: ignore[arg-type]
+            limit=PAGE_ROWS,
+            after=context.cursors.read(place, given),
+        )
+        names = await endpoint_names(session, [row["endpoint_id"] for row in page.rows])
+        shown = RetryQueuePage(
+            frame=frame,
+            asked=Asked(search, chosen.filter, tuple(chosen.problems), terms_of(search, PATH)),
+            entries=[
+                shapes.entry(row) | {"category": row["category"], "endpoint": names.get(row["endpoint_id"])}
+                for row in page.rows
+            ],
+            total=page.total,
+            next_href=search.address(PATH, cursor=context.cursors.write(place, page.next_key))
+            if page.next_key
+            else None,
+            first_href=search.address(PATH) if given else None,
+            endpoint_names=await offered_names(session),
+            operations=await operation_asked_for(session, request),
+        )
+    return render(request, "retry_queue.html", shown)

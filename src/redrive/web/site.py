@@ -1,0 +1,41 @@
+"""The pages, put together. Given to api.server.create_app by api_process, and by tests."""
+
+from fastapi import APIRouter, Request, Response
+
+from redrive.api.context import ApiContext
+from redrive.api.problems import Problem
+from redrive.web import assets
+from redrive.web.live import LiveDesk
+from redrive.web.pages import dead_letters, retry_queue, sign_in
+from redrive.web.render import environment
+from redrive.web.visitor import PageRoute, problem_page
+
+_PAGES = (sign_in, retry_queue, dead_letters)
+_MACHINES = ("/v1/", "/api/")
+
+
+class Site:
+    def __init__(self, context: ApiContext) -> None:
+        self.live = LiveDesk(context)
+        self.router = APIRouter(include_in_schema=False)
+        self.router.include_router(assets.router)
+        self.router.include_router(self.live.router)
+        for page in _PAGES:
+            assert page.router.route_class is PageRoute, page.__name__
+            self.router.include_router(page.router)
+        self._warm()
+
+    async def stray(self, request: Request) -> Response | None:
+        path = request.url.path
+        if path.startswith(_MACHINES) or "text/html" not in request.headers.get("accept", ""):
+            return None
+        return problem_page(request, Problem(404, "There is no page at this address."))
+
+    def close(self) -> None:
+        self.live.close()
+
+    def _warm(self) -> None:
+        """Templates and files are read once, at the start: what is broken shows now, and nobody waits for it later."""
+        for name in environment().list_templates(["html"]):
+            environment().get_template(name)
+        assets.edition()

@@ -1,0 +1,63 @@
+// Buttons that call the API, as their data attributes say:
+//   data-path, data-method   the call                    data-body      JSON to send
+//   data-ask, data-confirm   a question first            data-because   with a field for the reason
+//   data-done                what a toast says           data-then      reload | remove | stay | a path to go to
+// The event "acted" bubbles from the button with the answer, for scripts that want to do more; who calls its
+// preventDefault does the rest alone.
+
+import { call } from "./api.js";
+import { ask } from "./dialog.js";
+import { toast, toastAfterwards } from "./toast.js";
+
+export async function act(button) {
+  const given = button.dataset;
+  let because;
+  if (given.ask) {
+    const answer = await ask({
+      title: given.ask,
+      text: given.askText,
+      confirm: given.confirm,
+      danger: button.classList.contains("danger"),
+      because: "because" in given,
+    });
+    if (answer === null) return;
+    because = answer.because;
+  }
+  let body = given.body ? JSON.parse(given.body) : undefined;
+  if (because) body = { ...(body || {}), because };
+  button.disabled = true;
+  button.setAttribute("aria-busy", "true");
+  try {
+    const answer = await call(given.method || "POST", given.path, body);
+    const acted = new CustomEvent("acted", { bubbles: true, cancelable: true, detail: { answer } });
+    if (button.dispatchEvent(acted)) follow(button, given);
+  } catch (problem) {
+    toast(problem.whole || problem.message, "bad");
+  } finally {
+    button.disabled = false;
+    button.removeAttribute("aria-busy");
+  }
+}
+
+function follow(button, { then = "reload", done }) {
+  if (then === "stay" || then === "remove") {
+    if (done) toast(done);
+    if (then === "remove") removeRow(button.closest("tr, li, article"));
+    return;
+  }
+  if (done) toastAfterwards(done);
+  if (then === "reload") location.reload();
+  else location.assign(then);
+}
+
+/** Take a row out of a list, with the keyboard's place kept. */
+export function removeRow(row) {
+  if (!row) return;
+  row.dispatchEvent(new CustomEvent("leaving", { bubbles: true }));
+  row.remove();
+}
+
+document.addEventListener("click", (event) => {
+  const button = event.target.closest("button[data-path]");
+  if (button && !event.defaultPrevented) act(button);
+});

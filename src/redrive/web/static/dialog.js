@@ -1,0 +1,42 @@
+// A question as a <dialog>. The confirming button is named after the action; the answer is null for no.
+
+export function element(name, attributes = {}, ...children) {
+  const made = document.createElement(name);
+  for (const [key, value] of Object.entries(attributes)) {
+    if (value === true) made.setAttribute(key, "");
+    else if (value !== false && value !== null && value !== undefined) made.setAttribute(key, value);
+  }
+  made.append(...children);
+  return made;
+}
+
+/** Resolves to null, or to {because} when confirmed. */
+export function ask({ title, text, confirm, danger = false, because = false }) {
+  const reason = because ? element("input", { id: "because", name: "because", maxlength: 1000, autocomplete: "off" }) : null;
+  const yes = element("button", { value: "yes", class: danger ? "primary danger" : "primary" }, confirm);
+  const form = element(
+    "form",
+    { method: "dialog" },
+    element("h2", { id: "question" }, title),
+    ...(text ? [element("p", {}, text)] : []),
+    ...(reason ? [element("p", { class: "field" }, element("label", { for: "because" }, "Why? (kept in the audit log, optional)"), reason)] : []),
+    element("p", { class: "dialog-actions" }, element("button", { value: "no", type: "submit", formnovalidate: true }, "Cancel"), yes),
+  );
+  const dialog = element("dialog", { "aria-labelledby": "question" }, form);
+  document.body.append(dialog);
+  dialog.showModal();
+  (reason || yes).focus();
+  form.addEventListener("keydown", (event) => {
+    // Enter in the text field confirms: the first button of a form would be Cancel.
+    if (event.key === "Enter" && event.target === reason) {
+      event.preventDefault();
+      yes.click();
+    }
+  });
+  return new Promise((resolve) => {
+    dialog.addEventListener("close", () => {
+      dialog.remove();
+      resolve(dialog.returnValue === "yes" ? { because: reason?.value.trim() || undefined } : null);
+    });
+  });
+}

@@ -1,0 +1,67 @@
+// The keyboard: one table of shortcuts, filled by the modules that know what they do, shown by "?".
+
+import { element } from "./dialog.js";
+
+const bound = new Map();
+let prefix = "";
+let prefixEnds = 0;
+
+/** A key, or two after another ("g d"). `group` heads it in the help. */
+export function bind(keys, description, act, group = "This page") {
+  bound.set(keys, { description, act, group });
+}
+
+function isTyping(target) {
+  return target.matches?.("input:not([type=checkbox]):not([type=radio]), textarea, select, [contenteditable]");
+}
+
+document.addEventListener("keydown", (event) => {
+  if (event.ctrlKey || event.metaKey || event.altKey || event.isComposing) return;
+  if (event.key === "Escape" && isTyping(event.target)) {
+    event.target.blur();
+    return;
+  }
+  if (isTyping(event.target) || document.querySelector("dialog[open]")) return;
+  const inTime = event.timeStamp < prefixEnds;
+  const keys = inTime && prefix ? `${prefix} ${event.key}` : event.key;
+  prefix = "";
+  const shortcut = bound.get(keys);
+  if (shortcut) {
+    event.preventDefault();
+    shortcut.act(event);
+  } else if ([...bound.keys()].some((each) => each.startsWith(`${event.key} `))) {
+    prefix = event.key;
+    prefixEnds = event.timeStamp + 1500;
+  }
+});
+
+export function help() {
+  const groups = new Map();
+  for (const [keys, { description, group }] of bound) {
+    if (!groups.has(group)) groups.set(group, []);
+    groups.get(group).push([keys, description]);
+  }
+  const lists = [...groups].map(([group, entries]) =>
+    element("section", {}, element("h3", {}, group), element("dl", { class: "keys" },
+      ...entries.flatMap(([keys, description]) => [
+        element("dt", {}, ...keys.split(" ").map((key) => element("kbd", {}, key === " " ? "space" : key))),
+        element("dd", {}, description),
+      ]))));
+  const dialog = element("dialog", { "aria-labelledby": "help-title", class: "help-dialog" },
+    element("form", { method: "dialog" }, element("h2", { id: "help-title" }, "Keyboard shortcuts"), ...lists,
+      element("p", { class: "dialog-actions" }, element("button", { class: "primary" }, "Close"))));
+  document.body.append(dialog);
+  dialog.addEventListener("close", () => dialog.remove());
+  dialog.showModal();
+}
+
+bind("?", "This help", help, "Everywhere");
+bind("/", "Search", () => document.querySelector("[data-search]")?.focus(), "Everywhere");
+for (const link of document.querySelectorAll("nav a[data-key]")) {
+  const name = link.firstChild.textContent.trim();
+  bind(`g ${link.dataset.key}`, name, () => location.assign(link.href), "Go to");
+}
+for (const target of document.querySelectorAll("main [data-key]")) {
+  bind(target.dataset.key, target.textContent.trim(), () => target.click());
+}
+document.querySelector("[data-help]")?.addEventListener("click", help);

@@ -1,0 +1,232 @@
+// Lists of tasks: selection by click, range, page and filter; the keyboard's place; bulk actions.
+
+import { call } from "./api.js";
+import { ask } from "./dialog.js";
+import { bind } from "./keys.js";
+import { watch } from "./operation.js";
+import { refresh as refreshTimes } from "./times.js";
+import { toast } from "./toast.js";
+
+const ASK_FROM = 100; // more than a person has seen one by one
+
+class List {
+  constructor(section) {
+    this.section = section;
+    this.isAll = false;
+    this.lastTicked = null;
+    this.find();
+    section.addEventListener("click", (event) => this.clicked(event));
+    section.addEventListener("leaving", (event) => this.leaving(event.target));
+  }
+
+  find() {
+    this.table = this.section.querySelector("table[data-list]");
+    this.bulk = this.section.querySelector("[data-bulk]");
+    this.bar = this.bulk?.querySelector("[data-selection]");
+  }
+
+  get rows() {
+    return this.table ? [...this.table.tBodies[0].rows] : [];
+  }
+
+  get cursor() {
+    return this.table?.querySelector("tr.cursor") || null;
+  }
+
+  get ticked() {
+    return this.rows.filter((row) => row.querySelector("[data-tick]")?.checked);
+  }
+
+  get total() {
+    return this.bulk.dataset.total === "" ? null : Number(this.bulk.dataset.total);
+  }
+
+  clicked(event) {
+    const target = event.target;
+    if (target.matches("[data-tick]")) {
+      if (event.shiftKey && this.lastTicked?.isConnected) this.tickRange(this.lastTicked, target.closest("tr"), target.checked);
+      this.lastTicked = target.closest("tr");
+      this.isAll = false;
+      this.show();
+    } else if (target.matches("[data-page]")) {
+      for (const row of this.rows) row.querySelector("[data-tick]").checked = target.checked;
+      this.isAll = false;
+      this.show();
+    } else if (target.closest("[data-all]")) {
+      this.isAll = true;
+      this.show();
+    } else if (target.closest("[data-clear]")) {
+      this.clear();
+    } else if (target.closest("[data-bulk-path]")) {
+      this.begin(target.closest("[data-bulk-path]"));
+    } else if (target.closest("[data-edit-term]")) {
+      editTerm(target.closest("[data-edit-term]"));
+    }
+  }
+
+  tickRange(from, to, checked) {
+    const rows = this.rows;
+    const [first, last] = [rows.indexOf(from), rows.indexOf(to)].sort((a, b) => a - b);
+    for (const row of rows.slice(Math.max(first, 0), last + 1)) row.querySelector("[data-tick]").checked = checked;
+  }
+
+  clear() {
+    for (const row of this.rows) {
+      const tick = row.querySelector("[data-tick]");
+      if (tick) tick.checked = false;
+    }
+    this.isAll = false;
+    this.show();
+  }
+
+  /** The bar and the rows say what is selected. */
+  show() {
+    const rows = this.rows;
+    const ticked = this.ticked;
+    for (const row of rows) row.setAttribute("aria-selected", String(this.isAll || ticked.includes(row)));
+    const page = this.table?.querySelector("[data-page]");
+    if (page) {
+      page.checked = ticked.length > 0 && ticked.length === rows.length;
+      page.indeterminate = ticked.length > 0 && ticked.length < rows.length;
+    }
+    if (!this.bar) return;
+    this.bar.hidden = ticked.length === 0;
+    this.bar.querySelector("[data-selected]").textContent = this.isAll
+      ? this.total === null ? "All that match selected" : `All ${this.total.toLocaleString("en-US")} selected`
+      : `${ticked.length.toLocaleString("en-US")} selected`;
+    const all = this.bar.querySelector("[data-all]");
+    const hasMore = this.total === null || this.total > rows.length;
+    all.hidden = this.isAll || !hasMore || ticked.length !== rows.length;
+    all.textContent = this.total === null ? "Select all that match" : `Select all ${this.total.toLocaleString("en-US")} that match`;
+  }
+
+  move(step) {
+    const rows = this.rows;
+    if (!rows.length) return;
+    const at = rows.indexOf(this.cursor);
+    this.place(rows[at < 0 ? 0 : Math.min(Math.max(at + step, 0), rows.length - 1)]);
+  }
+
+  place(row) {
+    this.cursor?.classList.remove("cursor");
+    if (!row) return;
+    row.classList.add("cursor");
+    row.focus({ preventScroll: true });
+    row.scrollIntoView({ block: "nearest" });
+  }
+
+  leaving(row) {
+    if (row.classList.contains("cursor")) this.place(row.nextElementSibling || row.previousElementSibling);
+    queueMicrotask(() => {
+      this.show();
+      if (!this.rows.length) this.refresh();
+    });
+  }
+
+  /** A key that means a bulk action where something is selected, else the action of the row. */
+  press(key) {
+    if (this.ticked.length) {
+      this.bar?.querySelector(`[data-bulk-key="${key}"]`)?.click();
+    } else {
+      this.cursor?.querySelector(`[data-row-key="${key}"]:not(:disabled)`)?.click();
+    }
+  }
+
+  async begin(button) {
+    const ids = this.ticked.map((row) => row.dataset.id);
+    const count = this.isAll ? this.total : ids.length;
+    const noun = this.bulk.dataset.noun;
+    const many = noun.endsWith("y") ? `${noun.slice(0, -1)}ies` : `${noun}s`;
+    const what = count === null ? `all ${many} that match` : `${count.toLocaleString("en-US")} ${count === 1 ? noun : many}`;
+    const given = button.dataset;
+    let because;
+    if ("always" in given || this.isAll || ids.length > ASK_FROM) {
+      const answer = await ask({
+        title: given.ask.replace("{n}", what),
+        text: given.askText?.replace("{n}", what[0].toUpperCase() + what.slice(1)),
+        confirm: given.confirm,
+        danger: button.classList.contains("danger"),
+        because: true,
+      });
+      if (answer === null) return;
+      because = answer.because;
+    }
+    const chosen = this.isAll ? { filter: JSON.parse(this.bulk.dataset.filter) } : { ids };
+    button.disabled = true;
+    try {
+      const operation = await call("POST", given.bulkPath, { ...JSON.parse(given.body), ...chosen, ...(because ? { because } : {}) });
+      this.clear();
+      this.follow(operation);
+    } catch (problem) {
+      toast(problem.whole || problem.message, "bad");
+    } finally {
+      button.disabled = false;
+    }
+  }
+
+  /** The operation's bar; its id in the address, so that a reload finds it again. */
+  follow(operation) {
+    const address = new URL(location.href);
+    address.searchParams.set("op", operation.id);
+    history.replaceState(null, "", address);
+    watch(this.bulk, operation, { isNew: true, ended: () => this.refresh(), closed: forgetOperation });
+  }
+
+  /** The same list as it is now. Asked for by the person, or at the end of what they began: it does not move by itself. */
+  async refresh() {
+    const answer = await fetch(location.href, { headers: { accept: "text/html" } });
+    if (!answer.ok) return;
+    const read = new DOMParser().parseFromString(await answer.text(), "text/html");
+    const fresh = read.querySelector("[data-list-section]");
+    if (!fresh) return;
+    const bars = [...this.section.querySelectorAll("[data-operation]")];
+    this.section.replaceChildren(...fresh.children);
+    this.find();
+    this.bulk?.append(...bars);
+    this.lastTicked = null;
+    this.isAll = false;
+    refreshTimes(this.section);
+    this.show();
+    document.dispatchEvent(new CustomEvent("refreshed"));
+  }
+}
+
+function forgetOperation() {
+  const address = new URL(location.href);
+  address.searchParams.delete("op");
+  history.replaceState(null, "", address);
+}
+
+function editTerm(button) {
+  const box = document.querySelector("[data-search]");
+  const typed = button.dataset.editTerm;
+  box.value = typed.includes(":") && box.value !== typed ? `${typed} ${box.value}`.trim() : typed;
+  // The term itself goes with the next search: what is typed takes its place.
+  const name = typed.split(":")[0];
+  const field = box.form.elements[name];
+  if (field && typed.includes(":")) field.value = "";
+  button.closest(".term").remove();
+  box.focus();
+}
+
+export function list() {
+  const section = document.querySelector("[data-list-section]");
+  const made = new List(section);
+  bind("j", "Next row", () => made.move(1));
+  bind("k", "Row before", () => made.move(-1));
+  bind("x", "Select the row", () => made.cursor?.querySelector("[data-tick]")?.click());
+  bind("Enter", "Open the row", () => made.cursor && location.assign(made.cursor.dataset.href));
+  bind("o", "Open the row", () => made.cursor && location.assign(made.cursor.dataset.href));
+  bind("Escape", "Clear the selection", () => made.clear());
+  const keys = new Map();
+  for (const button of section.querySelectorAll("[data-row-key]")) keys.set(button.dataset.rowKey, button.textContent.trim());
+  for (const button of section.querySelectorAll("[data-bulk-key]")) {
+    if (!keys.has(button.dataset.bulkKey)) keys.set(button.dataset.bulkKey, button.firstChild.textContent.trim());
+  }
+  for (const [key, name] of keys) bind(key, `${name}: the row, or all selected`, () => made.press(key));
+  for (const operation of JSON.parse(made.bulk?.dataset.operations || "[]")) {
+    watch(made.bulk, operation, { ended: () => made.refresh(), closed: forgetOperation });
+  }
+  return made;
+}
+

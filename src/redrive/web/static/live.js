@@ -1,0 +1,36 @@
+// Numbers that stay true: one stream of server-sent events while the page is visible. Others listen to "counts".
+
+let stream = null;
+
+function open() {
+  if (stream || document.hidden) return;
+  stream = new EventSource("/live");
+  stream.addEventListener("counts", (event) => {
+    const counts = JSON.parse(event.data);
+    for (const place of document.querySelectorAll("[data-count]")) {
+      const count = counts[place.dataset.count];
+      if (count !== undefined) place.textContent = count ? count.toLocaleString("en-US") : "";
+    }
+    document.body.dataset.live = "true";
+    document.dispatchEvent(new CustomEvent("counts", { detail: counts }));
+  });
+  stream.addEventListener("error", () => {
+    delete document.body.dataset.live;
+    // A browser goes on trying by itself, but not after an answer other than a stream.
+    if (stream?.readyState === EventSource.CLOSED) {
+      stream = null;
+      setTimeout(open, 10000);
+    }
+  });
+}
+
+function close() {
+  stream?.close();
+  stream = null;
+}
+
+document.addEventListener("visibilitychange", () => (document.hidden ? close() : open()));
+// A page that is kept for "back" must not keep its connection; there are only six for all tabs.
+addEventListener("pagehide", close);
+addEventListener("pageshow", open);
+open();

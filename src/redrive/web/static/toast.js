@@ -1,0 +1,34 @@
+// Short messages at the edge of the page. A toast may wait for the next page: after a reload it is shown there.
+
+const LASTS_MS = 6000;
+const WAITING = "redrive-toast";
+
+export function toast(text, kind = "ok") {
+  const box = document.querySelector("[data-toasts]");
+  const made = document.createElement("div");
+  made.className = `toast ${kind}`;
+  const said = document.createElement("span");
+  said.textContent = text;
+  const close = document.createElement("button");
+  close.type = "button";
+  close.className = "plain";
+  close.setAttribute("aria-label", "Dismiss");
+  close.textContent = "×";
+  close.addEventListener("click", () => made.remove());
+  made.append(said, close);
+  box.append(made);
+  while (box.children.length > 4) box.firstElementChild.remove();
+  if (kind !== "bad") setTimeout(() => made.remove(), LASTS_MS);
+}
+
+export function toastAfterwards(text, kind = "ok") {
+  sessionStorage.setItem(WAITING, JSON.stringify({ text, kind }));
+}
+
+export function showWaiting() {
+  const waiting = sessionStorage.getItem(WAITING);
+  if (!waiting) return;
+  sessionStorage.removeItem(WAITING);
+  const { text, kind } = JSON.parse(waiting);
+  toast(text, kind);
+}

@@ -1,0 +1,91 @@
+"""Who looks at a page, and what they are told when they may not, or when something is wrong: pages, not JSON.
+
+Every route of web is a PageRoute; those for people who are signed in take a Visitor.
+"""
+
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from typing import Annotated, Any
+from urllib.parse import quote
+
+from fastapi import Depends, Request, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi.routing import APIRoute
+
+from redrive.api.auth import Authenticator
+from redrive.api.context import correlation_of
+from redrive.api.failures import problem_of
+from redrive.api.problems import Problem, bad_query, forbidden
+from redrive.core.permissions import Action
+from redrive.store.keys import Caller
+from redrive.web.render import render
+
+SIGN_IN = "/sign-in"
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorPage:
+    status: int
+    title: str
+    detail: str
+    correlation_id: str
+
+
+TITLES = {
+    400: "This address cannot be understood",
+    403: "You may not see this",
+    404: "Nothing here",
+    429: "Too many requests",
+    503: "Not available at the moment",
+}
+
+
+class PageRoute(APIRoute):
+    """A route whose problems are pages. Whoever is not signed in is sent to do so, and comes back."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        handle = super().get_route_handler()
+
+        async def handler(request: Request) -> Response:
+            try:
+                return await handle(request)
+            except RequestValidationError:
+                return problem_page(request, bad_query())
+            except Problem as problem:
+                if problem.status == 401:
+                    return _to_sign_in(request)
+                return problem_page(request, problem)
+            except Exception as error:  # noqa: BLE001 (the last line before the browser: told, and logged)
+                return problem_page(request, problem_of(error, correlation_of(request)))
+
+        return handler
+
+
+def problem_page(request: Request, problem: Problem) -> Response:
+    title = TITLES.get(problem.status, "Something went wrong")
+    page = ErrorPage(problem.status, title, problem.detail, correlation_of(request))
+    response = render(request, "error.html", page, status=problem.status)
+    response.headers.update(dict(problem.headers))
+    return response
+
+
+def _to_sign_in(request: Request) -> Response:
+    wanted = request.url.path + (f"?{request.url.query}" if request.url.query else "")
+    query = "" if wanted == "/" else f"?next={quote(wanted, safe='')}"
+    return Response(status_code=303, headers={"location": SIGN_IN + query})
+
+
+def visiting(action: Action) -> Callable[[Request], Coroutine[Any, Any, Caller]]:
+    """A dependency: who looks, if they may."""
+
+    async def dependency(request: Request) -> Caller:
+        authenticator: Authenticator = request.app.state.authenticator
+        caller = await authenticator.admit(dict(request.scope["headers"]), request.method)
+        if not caller.may(action):
+            raise forbidden(caller, action)
+        return caller
+
+    return dependency
+
+
+Visitor = Annotated[Caller, Depends(visiting(Action.READ))]
