@@ -64,6 +64,9 @@ async def test_filters_count_what_matches_and_leave_out_what_does_not(api: Api) 
     for query, expected in (
         ("?event_type=a", [2]),
         ("?event_type=b", [1, 1]),
+        ("?event_type=*", [3, 1]),
+        ("?event_type=b*", [1, 1]),
+        ("?event_type=*c*", []),
         ("?reason=expired", [1]),
         ("?category=validation", [1]),
         ("?category=server_error", [3]),

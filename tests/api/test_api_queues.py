@@ -246,6 +246,9 @@ async def test_dead_letters_are_filtered(api: Api) -> None:
         await api.die(job, reason=reason, message=f"no {job.event_type} today, 100%")
     filters = {
         "event_type=order.placed": 1,
+        "event_type=order.*": 1,
+        "event_type=*.p*": 2,
+        "event_type=order*paid": 0,
         "reason=permanent": 1,
         "category=server_error": 2,
         "category=timeout": 0,

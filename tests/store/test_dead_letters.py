@@ -84,6 +84,35 @@ async def test_filters_choose_by_everything_a_person_asks_for(engine: Engine, cl
         assert ({row["id"] for row in page.rows}, page.total) == (expected, len(expected)), chosen
 
 
+async def test_a_star_in_an_event_type_stands_for_anything(engine: Engine) -> None:
+    """A type may hold a star itself: it is found like any other, but not alone."""
+    await engine.endpoint()
+    types = ("invoice.paid", "invoice.*", "INVOICE.paid", "in_oice.paid", "pre.invoice.paid", "100%", "a\\b")
+    died = {event_type: await a_dead_task(engine, event_type) for event_type in types}
+    for pattern, expected in (
+        ("invoice.paid", {"invoice.paid"}),
+        ("invoice.*", {"invoice.paid", "invoice.*"}),
+        ("*.paid", {"invoice.paid", "INVOICE.paid", "in_oice.paid", "pre.invoice.paid"}),
+        ("in*e.p*d", {"invoice.paid", "in_oice.paid"}),
+        ("in_oice*", {"in_oice.paid"}),
+        ("10%*", set()),
+        ("100%*", {"100%"}),
+        ("a\\*", {"a\\b"}),
+        ("*", set(types)),
+        ("*.shipped", set()),
+    ):
+        page = await letters(engine, event_type=pattern)
+        assert ({row["id"] for row in page.rows}, page.total) == ({died[t] for t in expected}, len(expected)), pattern
+    both = await letters(engine, event_type="*invoice*", fingerprint=page_fingerprint(await letters(engine)))
+    assert {row["id"] for row in both.rows} == {died[t] for t in types if "invoice" in t}
+
+
+def page_fingerprint(page: Page) -> str:
+    """Of the letters of one cause."""
+    (fingerprint,) = {row["fingerprint"] for row in page.rows}
+    return str(fingerprint)
+
+
 async def test_a_redrive_is_a_new_generation_just_after_a_first_failure(engine: Engine, clock: ManualClock) -> None:
     """A-10: due in the first delay; a failure then waits for the second one."""
     await engine.endpoint()

@@ -183,7 +183,15 @@ async def test_times_are_answered_by_the_index(place: Place, chosen: dict[str, A
 
 @pytest.mark.parametrize(
     "chosen",
-    [{"q": "needle"}, {"q": "hay"}, {"kind": "http", "reason": "skipped"}, {"event_type": "usual", "q": "needle"}],
+    [
+        {"q": "needle"},
+        {"q": "hay"},
+        {"kind": "http", "reason": "skipped"},
+        {"event_type": "usual", "q": "needle"},
+        {"event_type": "rar*"},
+        {"event_type": "usu*"},
+        {"event_type": "*", "category": "usual"},
+    ],
     ids=str,
 )
 async def test_what_no_index_knows_is_asked_of_so_many_letters_and_no_more(
@@ -202,6 +210,22 @@ async def test_groups_are_found_without_reading_every_letter(place: Place) -> No
     none = (None,) * 8
     limits = (groups.MAX_GROUPS_LOOKED, 100, 1_000)
     nodes = await _explained(place, "list_groups", place.org_id, "open", *none, LIMIT, *limits)
+    used = {node.get("Index Name", node["Node Type"]) for node in nodes if "Sort" not in node["Node Type"]}
+    assert used == {"dead_letter_by_cause", "dead_letter_pkey"}
+    assert sum(node["Actual Rows"] * node["Actual Loops"] for node in nodes) < 1_500
+
+
+async def test_a_pattern_of_types_is_counted_among_so_many_letters(place: Place) -> None:
+    asked = DeadLetterFilter(event_type="usu*")
+    limit = MAX_COUNTED + 1
+    nodes = await _explained(place, "count_dead_letters", place.org_id, *asked.columns, asked.lead, limit)
+    _reads_only(nodes, "dead_letter_by_age", rows=limit)
+
+
+@pytest.mark.parametrize("event_type", ["usu%", "usual", "rar%"])
+async def test_groups_of_some_types_are_found_by_their_cause(place: Place, event_type: str) -> None:
+    limits = (groups.MAX_GROUPS_LOOKED, 100, 1_000)
+    nodes = await _explained(place, "list_groups", place.org_id, "open", None, event_type, *(None,) * 6, LIMIT, *limits)
     used = {node.get("Index Name", node["Node Type"]) for node in nodes if "Sort" not in node["Node Type"]}
     assert used == {"dead_letter_by_cause", "dead_letter_pkey"}
     assert sum(node["Actual Rows"] * node["Actual Loops"] for node in nodes) < 1_500

@@ -17,6 +17,7 @@ from redrive.core.ports import Released
 from redrive.store import operation_steps, operations
 from redrive.store.check import check
 from redrive.store.db import Record
+from redrive.store.dead_letters import DeadLetterFilter, list_dead_letters
 from redrive.store.operation_steps import OperationSteps
 from redrive.store.operations import CannotBeTold, OperationSpec
 from redrive.store.orgs import new_id
@@ -328,6 +329,22 @@ async def test_a_filter_takes_what_is_there_at_the_click(
     assert await desk.sums(operation) == ("completed", 7, 7, 0)
     assert {item["task_id"] for item in await desk.items(operation)} == set(wanted)
     await _sound(engine, clock)
+
+
+@pytest.mark.parametrize("pattern", ["order.*", "*", "*d*.*", "order.placed", "order.%"])
+async def test_a_pattern_of_types_takes_what_the_list_shows(
+    engine: Engine, pattern: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(operation_steps, "COLLECT_ROWS", 2)
+    await engine.endpoint()
+    for event_type in ("order.placed", "invoice.paid", "order.*", "orders", "orderXplaced"):
+        await _dead(engine, 1, event_type=event_type)
+    async with engine.app.tenant(engine.org_id) as session:
+        listed = await list_dead_letters(session, DeadLetterFilter(event_type=pattern), limit=50, after=None)
+    desk = Desk(engine)
+    operation = await desk.begin("dead_letters", "ignore", filter={"event_type": pattern})
+    await desk.run(operation)
+    assert {item["task_id"] for item in await desk.items(operation)} == {row["id"] for row in listed.rows}
 
 
 async def test_a_task_that_moves_in_the_queue_meanwhile_is_taken_once(

@@ -60,6 +60,11 @@ def like_literal(text: str) -> str:
     return text.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
 
 
+def like_pattern(event_type: str) -> str:
+    """`invoice.*` as a LIKE pattern; everything but the star stands for itself."""
+    return like_literal(event_type).replace("*", "%")
+
+
 def array_or_null(column: Sequence[object]) -> Sequence[object] | None:
     """A column of rows handed in by arrays. NULL where no row has a value: unnest fills it up, and an array costs."""
     return None if column[0] is None and column.count(None) == len(column) else column

@@ -11,7 +11,7 @@ from redrive.store import audit, transitions
 from redrive.store.audit import Act
 from redrive.store.clock import Clock
 from redrive.store.counters import count_of
-from redrive.store.db import Record, Session, like_literal
+from redrive.store.db import Record, Session, like_literal, like_pattern
 from redrive.store.paging import Page, page_of
 from redrive.store.policies import policy_of
 from redrive.store.retry_queue import Refusal
@@ -26,6 +26,8 @@ LEADS = ("fingerprint", "endpoint_id", "event_type", "external_system", "categor
 
 @dataclass(frozen=True, slots=True)
 class DeadLetterFilter:
+    """Which dead letters. In `event_type` a `*` stands for anything: `invoice.*`; without one it is just that type."""
+
     state: str = "open"
     kind: str | None = None
     event_type: str | None = None
@@ -43,7 +45,7 @@ class DeadLetterFilter:
         return (
             self.state,
             self.kind,
-            self.event_type,
+            None if self.has_type_pattern else self.event_type,
             self.external_system,
             self.endpoint_id,
             self.reason,
@@ -52,24 +54,38 @@ class DeadLetterFilter:
             self.since,
             self.until,
             f"%{like_literal(self.q)}%" if self.q else None,
+            like_pattern(self.event_type) if self.event_type is not None and self.has_type_pattern else None,
         )
+
+    @property
+    def has_type_pattern(self) -> bool:
+        return self.event_type is not None and "*" in self.event_type
 
     @property
     def lead(self) -> str | None:
         """The filter whose index is read: of those given, the one that usually leaves fewest."""
-        return next((name for name in LEADS if getattr(self, name) is not None), None)
+        return next(iter(self._indexed), None)
 
     @property
     def filters_besides_lead(self) -> bool:
         """Whether anything is asked that the index of the lead cannot answer (it can answer for the times)."""
-        return self.q is not None or sum(getattr(self, name) is not None for name in LEADS) > 1
+        return self.q is not None or self.has_type_pattern or len(self._indexed) > 1
+
+    @property
+    def _indexed(self) -> list[str]:
+        """The filters given that an index answers. It gives letters of one type by their age, of many it cannot."""
+        return [
+            name
+            for name in LEADS
+            if getattr(self, name) is not None and not (name == "event_type" and self.has_type_pattern)
+        ]
 
 
 async def list_dead_letters(
     session: Session, chosen: DeadLetterFilter, *, limit: int, after: Sequence[object] | None
 ) -> Page:
-    """Newest first. A page of several filters, or of a text, may be short, or empty, and yet have a next one: it ends
-    where enough letters were looked at. Then, and with more than MAX_COUNTED, the total is None.
+    """Newest first. A page of several filters, of a pattern or of a text may be short, or empty, and yet have a next
+    one: it ends where enough letters were looked at. Then, and with more than MAX_COUNTED, the total is None.
     """
     return replace(await _page(session, chosen, limit, after), total=await _total(session, chosen))
 

@@ -18,7 +18,7 @@ from redrive.core.redact import redact_url
 from redrive.store import audit
 from redrive.store.audit import Act
 from redrive.store.clock import Clock
-from redrive.store.db import Database, Record, Session, like_literal
+from redrive.store.db import Database, Record, Session, like_pattern
 from redrive.store.orgs import new_id
 from redrive.store.paging import Page, page_of
 from redrive.store.seal import Sealer, SealError
@@ -57,11 +57,6 @@ class EndpointSpec:
     max_in_flight: int | None = None
     rate_per_s: float | None = None
     disabled: bool = False
-
-
-def like_pattern(event_type: str) -> str:
-    """`invoice.*` as a LIKE pattern; everything but the star stands for itself."""
-    return like_literal(event_type).replace("*", "%")
 
 
 class Endpoints:

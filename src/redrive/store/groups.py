@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from redrive.store.db import Record, Session
+from redrive.store.db import Record, Session, like_pattern
 from redrive.store.dead_letters import DeadLetterFilter
 
 MAX_GROUPS_LOOKED = 1_000
@@ -28,7 +28,7 @@ async def list_groups(session: Session, chosen: DeadLetterFilter, *, limit: int)
         session.org_id,
         chosen.state,
         chosen.kind,
-        chosen.event_type,
+        None if chosen.event_type is None else like_pattern(chosen.event_type),
         chosen.external_system,
         chosen.endpoint_id,
         chosen.reason,

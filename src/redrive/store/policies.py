@@ -16,8 +16,7 @@ from redrive.core.policy import Policy, PolicyError
 from redrive.core.presets import DEFAULT_POLICY
 from redrive.store import audit
 from redrive.store.audit import Act
-from redrive.store.db import Record, Session
-from redrive.store.endpoints import like_pattern
+from redrive.store.db import Record, Session, like_pattern
 from redrive.store.orgs import new_id
 
 MAX_POLICIES = 1_000  # of an org, in force: their list is shown whole

@@ -1,6 +1,6 @@
 -- collect_dead_letters: as collect_retry_queue, oldest first. $1 org, $2 operation, $3 how many rows to look at, $4 most items,
 -- $5 now, then the filters: $6 state, $7 kind, $8 event type, $9 external system, $10 endpoint, $11 reason, $12 category,
--- $13 fingerprint, $14 since, $15 until, $16 text.
+-- $13 fingerprint, $14 since, $15 until, $16 text, $17 pattern of event types.
 WITH op AS MATERIALIZED (
   SELECT * FROM redrive.operation WHERE org_id = $1 AND id = $2),
 seen AS MATERIALIZED (
@@ -23,6 +23,7 @@ chosen AS (
      AND ($12::text IS NULL OR s.category = $12)
      AND ($13::text IS NULL OR s.fingerprint = $13)
      AND ($16::text IS NULL OR s.error_message ILIKE $16 OR s.event_type ILIKE $16)
+     AND ($17::text IS NULL OR s.event_type LIKE $17)
      AND (SELECT true FROM redrive.operation_item i
            WHERE i.org_id = $1 AND i.operation_id = $2 AND i.task_id = s.task_id) IS NULL),
 added AS (
