@@ -35,12 +35,13 @@ from redrive.core.outcome import Success
 from redrive.core.policy import Policy
 from redrive.core.ports import HTTP_QUEUE, Exchange, Settlement
 from redrive.settings import load_settings
-from redrive.store import events, policies, retry_queue
+from redrive.store import events, policies
 from redrive.store.audit import Act
 from redrive.store.clock import DatabaseClock
 from redrive.store.db import Database
 from redrive.store.endpoints import Endpoints, EndpointSpec
 from redrive.store.orgs import new_id
+from redrive.store.retry_queue import RetryQueueFilter, list_retry_queue
 from redrive.store.seal import Sealer
 from redrive.store.tasks import Tasks
 
@@ -346,10 +347,7 @@ class Ours:
         for _ in range(PAGES_WARM_UP + PAGES):
             began = time.perf_counter()
             async with self._app.tenant(self._org) as session:
-                page = await retry_queue.list_retry_queue(
-                    session, status=None, event_type=None, external_system=None, endpoint_id=None, limit=PAGE_ROWS,
-                    after=after,
-                )  # fmt: skip
+                page = await list_retry_queue(session, RetryQueueFilter(), limit=PAGE_ROWS, after=after)
             times.append((time.perf_counter() - began) * 1000)
             after = page.next_key  # the end of a short list: from the start again
         return statistics.median(times[PAGES_WARM_UP:])

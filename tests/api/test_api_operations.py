@@ -15,7 +15,8 @@ from redrive.api.queries import DeadLettersQuery, RetryQueueQuery
 from redrive.api.schemas.operations import BulkResult, Operation
 from redrive.core.operations import MAX_IDS
 from redrive.engine.operations import run_operations
-from redrive.store.operation_steps import OperationSteps, RetryQueueFilter
+from redrive.store.operation_steps import OperationSteps
+from redrive.store.retry_queue import RetryQueueFilter
 from support.http import Answer
 
 from .conftest import Api

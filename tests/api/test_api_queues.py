@@ -100,6 +100,11 @@ async def test_the_queue_is_filtered_and_paged_soonest_first(api: Api) -> None:
     assert [each["next_retry_at"] for each in everything] == sorted(each["next_retry_at"] for each in everything)
     assert len(await _queue(api, "?event_type=type.0")) == 3
     assert await _queue(api, "?external_system=SAP") == []
+    assert len(await _queue(api, "?event_type=type.*")) == 5
+    assert len(await _queue(api, "?event_type=*.1")) == 2
+    assert len(await _queue(api, "?category=server_error&q=503")) == 5
+    assert await _queue(api, "?category=timeout") == []
+    assert (await api.owner.get("/v1/retry-queue?category=odd")).status == 400
     first = (await api.owner.get("/v1/retry-queue?limit=3")).json
     assert first["pagination"]["total_count"] == 5
     second = (await api.owner.get(f"/v1/retry-queue?limit=3&cursor={first['pagination']['cursor']}")).json

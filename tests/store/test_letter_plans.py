@@ -18,8 +18,9 @@ import pytest_asyncio
 from conftest import database_of
 from redrive.store import dead_letters, groups
 from redrive.store.db import query
-from redrive.store.dead_letters import LOOK_FACTOR, MAX_COUNTED, DeadLetterFilter, list_dead_letters
+from redrive.store.dead_letters import DeadLetterFilter, list_dead_letters
 from redrive.store.embedded import EmbeddedPostgres
+from redrive.store.paging import LOOK_FACTOR, MAX_COUNTED
 from support.engine import Engine, open_engine
 
 NAME = "letter_plans"

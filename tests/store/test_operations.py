@@ -21,6 +21,7 @@ from redrive.store.dead_letters import DeadLetterFilter, list_dead_letters
 from redrive.store.operation_steps import OperationSteps
 from redrive.store.operations import CannotBeTold, OperationSpec
 from redrive.store.orgs import new_id
+from redrive.store.retry_queue import RetryQueueFilter, list_retry_queue
 from support.engine import PERSON, Engine, ManualClock
 
 
@@ -372,17 +373,26 @@ async def test_a_task_that_moves_in_the_queue_meanwhile_is_taken_once(
         ({"status": "pending"}, 3),
         ({"status": "in_progress"}, 1),
         ({"external_system": "SAP"}, 0),
+        ({"event_type": "invoice.*"}, 4),
+        ({"event_type": "*.placed"}, 0),
+        ({"category": "server_error"}, 4),
+        ({"category": "timeout"}, 0),
+        ({"q": "503"}, 4),
+        ({"q": "INVOICE", "status": "in_progress"}, 1),
+        ({"q": "404"}, 0),
     ],
 )
-async def test_the_retry_queue_is_filtered_as_its_list_is(
-    engine: Engine, chosen: dict[str, object], count: int
-) -> None:
+async def test_the_retry_queue_is_filtered_as_its_list_is(engine: Engine, chosen: dict[str, Any], count: int) -> None:
     await engine.endpoint()
     ids = await _retrying(engine, 4)
     await engine.retry_now(ids[0])
+    async with engine.app.tenant(engine.org_id) as session:
+        listed = await list_retry_queue(session, RetryQueueFilter(**chosen), limit=50, after=None)
     desk = Desk(engine)
-    row = await desk.run(await desk.begin("retry_queue", "skip", filter=chosen))
-    assert (row["state"], row["total"]) == ("completed", count)
+    operation = await desk.begin("retry_queue", "skip", filter=chosen)
+    row = await desk.run(operation)
+    assert (row["state"], row["total"], listed.total) == ("completed", count, count)
+    assert {item["task_id"] for item in await desk.items(operation)} == {entry["id"] for entry in listed.rows}
 
 
 async def test_a_filter_of_a_newer_version_is_left_alone(engine: Engine) -> None:

@@ -23,6 +23,8 @@ from redrive.core.ports import HTTP_QUEUE, NO_EXCHANGE, Settlement
 from redrive.store.db import Database, query
 from redrive.store.embedded import EmbeddedPostgres
 from redrive.store.orgs import new_id
+from redrive.store.paging import MAX_COUNTED
+from redrive.store.retry_queue import RetryQueueFilter
 from support.engine import MARGIN_S, START, UNAVAILABLE, Engine, ManualClock, open_engine
 
 FULL = "plans_full"
@@ -108,8 +110,9 @@ ENGINE = [
     Case("release_held", lambda facts: (None, 1_000, facts.now), "task_held"),
     Case("release_held", lambda facts: (facts.engine.org_id, 1_000, facts.now), "task_held"),
     Case("next_operation", lambda facts: (facts.now,), "operation_next", sorts=False),
-    Case("collect_retry_queue", _collected(4), "task_retrying"),
-    Case("collect_retry_queue", _collected(4), "operation_item_task"),
+    Case("collect_retry_queue", _collected(6), "task_retrying"),
+    Case("collect_retry_queue", _collected(6), "operation_item_task"),
+    Case("collect_retry_queue", _collected(6), "attempt_pkey"),
     Case("collect_dead_letters", _collected(12, "open"), "dead_letter_by_age"),
     Case("collect_dead_letters", _collected(12, "open"), "operation_item_task"),
     Case("lock_item_tasks", _items, "task_pkey"),
@@ -133,9 +136,12 @@ def _swept(facts: Facts) -> Arguments:
     return facts.engine.org_id, facts.now, facts.now
 
 
-def _queue(**chosen: object) -> Callable[[Facts], Arguments]:
-    names = ("status", "event_type", "external_system", "endpoint_id")
-    return lambda facts: (facts.engine.org_id, *(chosen.get(name) for name in names), None, None, 51)
+def _queue(**chosen: Any) -> Callable[[Facts], Arguments]:
+    return lambda facts: (facts.engine.org_id, *RetryQueueFilter(**chosen).columns, None, None, 51, 510)
+
+
+def _queue_count(**chosen: Any) -> Callable[[Facts], Arguments]:
+    return lambda facts: (facts.engine.org_id, *RetryQueueFilter(**chosen).columns, MAX_COUNTED + 1)
 
 
 def _events(status: str | None) -> Callable[[Facts], Arguments]:
@@ -166,9 +172,14 @@ def _by_event(facts: Facts) -> Arguments:
 APP = [
     Case("list_retry_queue", _queue(), "task_retrying", sorts=False),
     Case("list_retry_queue", _queue(status="in_progress"), "task_retrying"),
-    Case("list_retry_queue", _queue(event_type="rare")),
-    Case("list_retry_queue", _queue(external_system="rare")),
-    Case("list_retry_queue", _queue(endpoint_id=new_id())),
+    Case("list_retry_queue", _queue(event_type="rare"), "task_retrying"),
+    Case("list_retry_queue", _queue(external_system="rare"), "task_retrying"),
+    Case("list_retry_queue", _queue(endpoint_id=new_id()), "task_retrying"),
+    Case("list_retry_queue", _queue(event_type="rar*"), "task_retrying"),
+    Case("list_retry_queue", _queue(category="timeout"), "attempt_pkey"),
+    Case("list_retry_queue", _queue(q="rare"), "attempt_pkey"),
+    Case("count_retry_queue", _queue_count(), "task_retrying"),
+    Case("count_retry_queue", _queue_count(q="rare"), "attempt_pkey"),
     Case("get_dead_letter", _by_task),
     Case("get_entry", _by_task, "task_pkey"),
     Case("get_log", _by_task, "task_pkey"),

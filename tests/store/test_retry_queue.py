@@ -4,24 +4,33 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
+import pytest
+
 from redrive.core.decide import AwaitPerson
+from redrive.core.outcome import Category, Failure
+from redrive.store import retry_queue
 from redrive.store.events import get_event_status
 from redrive.store.logs import get_log, list_task_attempts
 from redrive.store.paging import Page
-from redrive.store.retry_queue import Refusal, list_retry_queue
+from redrive.store.retry_queue import Refusal, RetryQueueFilter, list_retry_queue
 from support.engine import PERSON, UNAVAILABLE, Engine, ManualClock
 
 
 async def queue(engine: Engine, limit: int = 50, after: Any = None, **filters: Any) -> Page:
-    chosen = {"status": None, "event_type": None, "external_system": None, "endpoint_id": None, **filters}
     async with engine.app.tenant(engine.org_id) as session:
-        return await list_retry_queue(session, limit=limit, after=after, **chosen)
+        return await list_retry_queue(session, RetryQueueFilter(**filters), limit=limit, after=after)
 
 
-async def a_failed_task(engine: Engine, event_type: str = "invoice.paid", delay_s: float = 5.0, **fields: Any) -> UUID:
+async def a_failed_task(
+    engine: Engine,
+    event_type: str = "invoice.paid",
+    delay_s: float = 5.0,
+    failure: Failure = UNAVAILABLE,
+    **fields: Any,
+) -> UUID:
     await engine.accept(event_type, **fields)
     job = await engine.claim_one()
-    await engine.fail(job, delay_s)
+    await engine.fail(job, delay_s, failure)
     return job.id
 
 
@@ -77,6 +86,56 @@ async def test_filters_choose_by_status_type_system_and_endpoint(engine: Engine,
     ):
         page = await queue(engine, **filters)
         assert ([row["id"] for row in page.rows], page.total) == (expected, len(expected)), filters
+
+
+async def test_filters_choose_by_patterns_of_types_and_by_the_last_failure(engine: Engine, clock: ManualClock) -> None:
+    await engine.endpoint()
+    slow = await a_failed_task(engine, "order.placed", failure=Failure(Category.TIMEOUT, "no answer in 30 s"))
+    busy = await a_failed_task(engine, "order.paid", failure=Failure(Category.SERVER_ERROR, "100% busy"), delay_s=60)
+    clock.advance(5)
+    await engine.fail(await engine.claim_one(), 60, Failure(Category.NETWORK, "connection refused"))
+    cases: list[tuple[dict[str, Any], list[UUID]]] = [
+        ({"event_type": "order.*"}, [busy, slow]),
+        ({"event_type": "*.placed"}, [slow]),
+        ({"event_type": "order_*"}, []),
+        ({"category": "network"}, [slow]),
+        ({"category": "timeout"}, []),  # that was the failure before
+        ({"q": "no answer"}, []),
+        ({"q": "REFUSED"}, [slow]),
+        ({"q": "100%"}, [busy]),
+        ({"q": "100_"}, []),
+        ({"q": "order.pa"}, [busy]),
+        ({"q": "order.pa", "category": "server_error"}, [busy]),
+        ({"q": "order.pa", "category": "network"}, []),
+        ({"q": "refused", "status": "in_progress"}, []),
+    ]
+    for filters, expected in cases:
+        page = await queue(engine, **filters)
+        assert ([row["id"] for row in page.rows], page.total) == (expected, len(expected)), filters
+
+
+async def test_what_is_far_in_the_queue_is_found_by_going_on_page_by_page(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each page looks at so many entries. The total is known only where all of them were asked."""
+    await engine.endpoint()
+    monkeypatch.setattr(retry_queue, "LOOK_FACTOR", 1)
+    monkeypatch.setattr(retry_queue, "MAX_LOOKED", 4)
+    monkeypatch.setattr(retry_queue, "MAX_COUNTED", 8)
+    for number in range(9):
+        await a_failed_task(engine, "order.placed" if number in (5, 8) else "invoice.paid", delay_s=60 + number)
+    sizes, totals, after = [], [], None
+    while True:
+        page = await queue(engine, limit=1, after=after, event_type="order.placed")
+        sizes.append(len(page.rows))
+        totals.append(page.total)
+        after = page.next_key
+        if after is None:
+            break
+    assert sizes == [0, 1, 1]
+    assert totals == [None, None, None]
+    monkeypatch.setattr(retry_queue, "MAX_COUNTED", 9)
+    assert (await queue(engine, limit=1, event_type="order.placed")).total == 2
 
 
 async def test_retry_now_is_due_at_once_in_progress_and_audited(engine: Engine, clock: ManualClock) -> None:

@@ -65,6 +65,8 @@ class RetryQueueFilterIn(_FilterIn):
     event_type: Text | None = None
     external_system: Text | None = None
     endpoint_id: Id | None = None
+    category: Annotated[Category, Field(strict=False)] | None = None
+    q: Text | None = None
 
 
 class DeadLetterFilterIn(_FilterIn):

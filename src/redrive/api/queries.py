@@ -18,6 +18,7 @@ from redrive.core.outcome import Category
 from redrive.store.audit import AuditFilter
 from redrive.store.dead_letters import DeadLetterFilter
 from redrive.store.paging import MAX_PAGE_ROWS
+from redrive.store.retry_queue import RetryQueueFilter
 
 DEFAULT_PAGE_ROWS = 50
 MAX_FILTER_CHARS = 200
@@ -87,7 +88,12 @@ class RetryQueueQuery(PageQuery):
     event_type: Text | None = None
     external_system: Text | None = None
     endpoint_id: UUID | None = None
+    category: Category | None = None
+    q: Text | None = None
     sort: Literal["next_retry_at"] = "next_retry_at"
+
+    def chosen(self) -> RetryQueueFilter:
+        return RetryQueueFilter(**self.model_dump(exclude={"limit", "cursor", "sort"}))
 
 
 class DeadLettersQuery(PageQuery):

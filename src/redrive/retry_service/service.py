@@ -300,15 +300,7 @@ class RetryService:
         query = RetryQueueQuery(**filters)
         place, after = self._place("retry-queue", query)
         async with self._session() as session:
-            page = await retry_queue.list_retry_queue(
-                session,
-                status=query.status,
-                event_type=query.event_type,
-                external_system=query.external_system,
-                endpoint_id=query.endpoint_id,
-                limit=query.limit,
-                after=after,
-            )
+            page = await retry_queue.list_retry_queue(session, query.chosen(), limit=query.limit, after=after)
         cursor = self._cursors.write(place, page.next_key) if page.next_key else None
         data = [shapes.entry(row) for row in page.rows]
         return shapes.page(data, limit=query.limit, cursor=cursor, total=page.total)

@@ -12,13 +12,10 @@ from redrive.store.audit import Act
 from redrive.store.clock import Clock
 from redrive.store.counters import count_of
 from redrive.store.db import Record, Session, like_literal, like_pattern
-from redrive.store.paging import Page, page_of
+from redrive.store.paging import LOOK_FACTOR, MAX_COUNTED, MAX_LOOKED, Page, page_of_looks
 from redrive.store.policies import policy_of
 from redrive.store.retry_queue import Refusal
 
-MAX_COUNTED = 10_000
-MAX_LOOKED = 20_000  # for one page
-LOOK_FACTOR = 10  # letters looked at first, for each wanted
 KEY = ("letter_created_at", "id")
 # Each has an index in the list's order.
 LEADS = ("fingerprint", "endpoint_id", "event_type", "external_system", "category", "reason", "kind")
@@ -91,23 +88,14 @@ async def list_dead_letters(
 
 
 async def _page(session: Session, chosen: DeadLetterFilter, limit: int, after: Sequence[object] | None) -> Page:
-    # Most pages are found close by. Only where letters that match are far apart, more are looked at.
-    looks = (limit * LOOK_FACTOR, MAX_LOOKED) if chosen.filters_besides_lead else (limit + 1,)
-    rows: list[Record] = []
-    for look in looks:
-        rows = await session.fetch(
-            "list_dead_letters",
-            session.org_id,
-            *chosen.columns,
-            *(after or (None, None)),
-            limit + 1,
-            chosen.lead,
-            look,
+    async def read(look: int) -> list[Record]:
+        place = after or (None, None)
+        return await session.fetch(
+            "list_dead_letters", session.org_id, *chosen.columns, *place, limit + 1, chosen.lead, look
         )
-        found = [row for row in rows if row["id"] is not None]
-        if len(found) > limit or not rows or rows[0]["looked"] < look:
-            return page_of(found, limit, KEY)
-    return Page(found, (rows[0]["looked_at"], rows[0]["looked_id"]))
+
+    looks = (limit * LOOK_FACTOR, MAX_LOOKED) if chosen.filters_besides_lead else (limit + 1,)
+    return await page_of_looks(read, looks, limit, KEY)
 
 
 async def _total(session: Session, chosen: DeadLetterFilter) -> int | None:

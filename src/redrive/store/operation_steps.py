@@ -8,7 +8,7 @@ engine.operations through core.ports, and by the API for the operation it has ju
 import random
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from uuid import UUID
 
 import asyncpg
@@ -32,6 +32,7 @@ from redrive.store.db import Database, Record, Session
 from redrive.store.dead_letters import DeadLetterFilter
 from redrive.store.operation_acts import Acts, Verdict, judge
 from redrive.store.operations import RETRY_QUEUE
+from redrive.store.retry_queue import RetryQueueFilter
 
 COLLECT_ROWS = 5_000  # looked at in one step
 BUSY_REST_S = 0.2  # while one is active that can do nothing at the moment
@@ -41,18 +42,6 @@ IDLE_REST_S = 1.0
 UNREADABLE_REST_S = 30.0
 
 log = structlog.get_logger("redrive.operations")
-
-
-@dataclass(frozen=True, slots=True)
-class RetryQueueFilter:
-    status: str | None = None
-    event_type: str | None = None
-    external_system: str | None = None
-    endpoint_id: UUID | None = None
-
-    @property
-    def columns(self) -> tuple[object, ...]:
-        return (self.status, self.event_type, self.external_system, self.endpoint_id)
 
 
 class OperationSteps:

@@ -4,6 +4,7 @@ Reads serve the API; what a person does is audited in the same transaction.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import Enum
 from typing import NamedTuple
@@ -16,9 +17,41 @@ from redrive.store import audit, transitions
 from redrive.store.audit import Act
 from redrive.store.clock import Clock
 from redrive.store.counters import count_of
-from redrive.store.db import Record, Session
-from redrive.store.paging import Page, page_of
+from redrive.store.db import Record, Session, like_literal, like_pattern
+from redrive.store.paging import LOOK_FACTOR, MAX_COUNTED, MAX_LOOKED, Page, page_of_looks
 from redrive.store.policies import policy_of, retries_granted
+
+KEY = ("due_at", "id")
+MAX_FAILURES_LOOKED = 5_000  # entries, for one page or a total, where the last failure of each must be looked up
+
+
+@dataclass(frozen=True, slots=True)
+class RetryQueueFilter:
+    """Which entries. In `event_type` a `*` stands for anything. `category` and `q` ask of the last failure; `q` is a
+    text in its message or in the event type.
+    """
+
+    status: str | None = None
+    event_type: str | None = None
+    external_system: str | None = None
+    endpoint_id: UUID | None = None
+    category: str | None = None
+    q: str | None = None
+
+    @property
+    def columns(self) -> tuple[object, ...]:
+        return (
+            self.status,
+            None if self.event_type is None else like_pattern(self.event_type),
+            self.external_system,
+            self.endpoint_id,
+            self.category,
+            f"%{like_literal(self.q)}%" if self.q else None,
+        )
+
+    @property
+    def asks_of_failure(self) -> bool:
+        return self.category is not None or self.q is not None
 
 
 class Refusal(Enum):
@@ -49,24 +82,34 @@ class Unschedulable(ValueError):
 
 
 async def list_retry_queue(
-    session: Session,
-    *,
-    status: str | None,
-    event_type: str | None,
-    external_system: str | None,
-    endpoint_id: UUID | None,
-    limit: int,
-    after: Sequence[object] | None,
+    session: Session, chosen: RetryQueueFilter, *, limit: int, after: Sequence[object] | None
 ) -> Page:
-    """Soonest next retry first."""
-    filters = (status, event_type, external_system, endpoint_id)
-    rows = await session.fetch("list_retry_queue", session.org_id, *filters, *(after or (None, None)), limit + 1)
-    if any(filters):
-        counted = await session.fetchrow("count_retry_queue", session.org_id, *filters)
-        total = counted["n"] if counted else 0
-    else:
-        total = await count_of(session, "retrying")
-    return page_of(rows, limit, ("due_at", "id"), total)
+    """Soonest next retry first. With filters a page may be short, or empty, and yet have a next one: it ends where
+    enough entries were looked at. The total is None where the filter was not asked of the whole queue.
+    """
+
+    async def read(look: int) -> list[Record]:
+        place = after or (None, None)
+        return await session.fetch("list_retry_queue", session.org_id, *chosen.columns, *place, limit + 1, look)
+
+    is_filtered = chosen != RetryQueueFilter()
+    most_looked = MAX_FAILURES_LOOKED if chosen.asks_of_failure else MAX_LOOKED
+    looks = (limit * LOOK_FACTOR, most_looked) if is_filtered else (limit + 1,)
+    page = await page_of_looks(read, looks, limit, KEY)
+    if is_filtered and after is None and page.next_key is None:
+        return replace(page, total=len(page.rows))
+    return replace(page, total=await _total(session, chosen))
+
+
+async def _total(session: Session, chosen: RetryQueueFilter) -> int | None:
+    whole = await count_of(session, "retrying")
+    if chosen == RetryQueueFilter():
+        return whole
+    most_counted = MAX_FAILURES_LOOKED if chosen.asks_of_failure else MAX_COUNTED
+    if whole > most_counted:
+        return None
+    counted = await session.fetchrow("count_retry_queue", session.org_id, *chosen.columns, most_counted + 1)
+    return counted["n"] if counted else None
 
 
 async def get_entry(session: Session, task_id: UUID) -> Record | None:

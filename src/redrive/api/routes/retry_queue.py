@@ -63,15 +63,7 @@ async def list_retry_queue(query: Annotated[RetryQueueQuery, Query()], caller: R
     place = ListPlace("retry-queue", caller.org_id, query.filters())
     after = context.cursors.read(place, query.cursor)
     async with context.tenant(caller) as session:
-        page = await retry_queue.list_retry_queue(
-            session,
-            status=query.status,
-            event_type=query.event_type,
-            external_system=query.external_system,
-            endpoint_id=query.endpoint_id,
-            limit=query.limit,
-            after=after,
-        )
+        page = await retry_queue.list_retry_queue(session, query.chosen(), limit=query.limit, after=after)
     cursor = context.cursors.write(place, page.next_key) if page.next_key else None
     return answer(
         shapes.page([shapes.entry(row) for row in page.rows], limit=query.limit, cursor=cursor, total=page.total)

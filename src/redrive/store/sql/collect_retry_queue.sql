@@ -1,5 +1,6 @@
 -- collect_retry_queue: write the next items of an operation down. $1 org, $2 operation, $3 how many rows to look at, $4 most
--- items, $5 now, then the filters: $6 status, $7 event type, $8 external system, $9 endpoint.
+-- items, $5 now, then the filters: $6 status, $7 event type as a LIKE pattern, $8 external system, $9 endpoint,
+-- $10 category, $11 text.
 -- Bounded by the rows looked at, not by those found: a rare filter makes many short transactions, not a long one. Whatever came
 -- into the queue after the click is left out; what moves in it meanwhile may be met twice, and is taken once. (Asked by a
 -- subquery of its own: as a join, planned while there are no items yet, it would read all of them for each row.)
@@ -16,9 +17,15 @@ chosen AS (
   SELECT s.id, op.total + row_number() OVER (ORDER BY s.due_at, s.id) AS n
     FROM seen s CROSS JOIN op
    WHERE ($6::text IS NULL OR (s.state = 'leased' OR s.expedited) = ($6 = 'in_progress'))
-     AND ($7::text IS NULL OR s.event_type = $7)
+     AND ($7::text IS NULL OR s.event_type LIKE $7)
      AND ($8::text IS NULL OR s.external_system = $8)
      AND ($9::uuid IS NULL OR s.endpoint_id = $9)
+     AND (num_nonnulls($10::text, $11::text) = 0 OR ($10::text IS NULL AND s.event_type ILIKE $11) OR (
+       SELECT ($10::text IS NULL OR f.category = $10)
+              AND ($11::text IS NULL OR f.error_message ILIKE $11 OR s.event_type ILIKE $11)
+         FROM redrive.attempt f
+        WHERE f.org_id = $1 AND f.task_id = s.id AND f.result IN ('failed', 'lost')
+        ORDER BY f.fence DESC LIMIT 1))
      AND coalesce(s.first_failed_at <= op.created_at, true) AND s.begun_at <= op.created_at
      AND (SELECT true FROM redrive.operation_item i
            WHERE i.org_id = $1 AND i.operation_id = $2 AND i.task_id = s.id) IS NULL),
