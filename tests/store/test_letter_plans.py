@@ -216,6 +216,16 @@ async def test_groups_are_found_without_reading_every_letter(place: Place) -> No
     assert sum(node["Actual Rows"] * node["Actual Loops"] for node in nodes) < 1_500
 
 
+@pytest.mark.parametrize("prefix", ["", "usu", "z"])
+@pytest.mark.parametrize(
+    ("name", "index"),
+    [("choose_letter_types", "dead_letter_by_type"), ("choose_letter_systems", "dead_letter_by_system")],
+)
+async def test_choices_are_found_by_stepping_through_an_index(place: Place, name: str, index: str, prefix: str) -> None:
+    nodes = await _explained(place, name, place.org_id, "open", prefix, 100, 500)
+    _reads_only(nodes, index, rows=3)
+
+
 async def test_a_pattern_of_types_is_counted_among_so_many_letters(place: Place) -> None:
     asked = DeadLetterFilter(event_type="usu*")
     limit = MAX_COUNTED + 1

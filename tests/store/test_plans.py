@@ -179,6 +179,7 @@ APP = [
     Case("list_retry_queue", _queue(category="timeout"), "attempt_pkey"),
     Case("list_retry_queue", _queue(q="rare"), "attempt_pkey"),
     Case("count_retry_queue", _queue_count(), "task_retrying"),
+    Case("choose_from_queue", lambda facts: (facts.engine.org_id, 5_000), "task_retrying"),
     Case("count_retry_queue", _queue_count(q="rare"), "attempt_pkey"),
     Case("get_dead_letter", _by_task),
     Case("get_entry", _by_task, "task_pkey"),
