@@ -7,6 +7,7 @@ statistics say of a value is wrong for both. The rare ones are the oldest, where
 import json
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from itertools import count
 from typing import Any
 from uuid import UUID
@@ -28,6 +29,7 @@ LETTERS = 20_000
 LIMIT = 50
 RARE = 20
 ENDPOINT, RARE_ENDPOINT = UUID(int=1), UUID(int=2)
+SINCE, UNTIL = datetime(2031, 1, 1, tzinfo=UTC), datetime(2031, 1, 2, tzinfo=UTC)
 _numbers = count()
 
 # $1 org, $2 letters; then the tasks' policy, or whether rare and frequent change places.
@@ -224,6 +226,22 @@ async def test_groups_are_found_without_reading_every_letter(place: Place) -> No
 async def test_choices_are_found_by_stepping_through_an_index(place: Place, name: str, index: str, prefix: str) -> None:
     nodes = await _explained(place, name, place.org_id, "open", prefix, 100, 500)
     _reads_only(nodes, index, rows=3)
+
+
+@pytest.mark.parametrize("chosen", [{}, *ONE_FILTER, {"q": "needle"}, {"event_type": "usu*"}], ids=str)
+async def test_a_chart_of_arrivals_looks_at_so_many_letters_and_no_more(place: Place, chosen: dict[str, Any]) -> None:
+    asked = DeadLetterFilter(**chosen, since=SINCE, until=UNTIL)
+    nodes = await _explained(place, "letter_arrivals", place.org_id, *asked.columns, asked.lead, 1_000, SINCE, 3_600.0)
+    _reads_only(nodes, INDEXES[asked.lead], rows=1_000)
+
+
+async def test_trends_of_groups_count_so_many_letters_and_no_more(place: Place) -> None:
+    causes = "{usual,rare,none}"
+    limits = (100, 500)
+    nodes = await _explained(place, "group_trends", place.org_id, "open", causes, SINCE, UNTIL, 3_600.0, *limits)
+    _reads_only(nodes, "dead_letter_by_cause", rows=500 + RARE)
+    read = [node["Actual Rows"] * node["Actual Loops"] for node in nodes if "Relation Name" in node]
+    assert sum(read) <= 100 + RARE + 500 + RARE
 
 
 async def test_a_pattern_of_types_is_counted_among_so_many_letters(place: Place) -> None:

@@ -15,7 +15,9 @@ from redrive.store.db import Record, Session, like_literal, like_pattern
 from redrive.store.paging import LOOK_FACTOR, MAX_COUNTED, MAX_LOOKED, Page, page_of_looks
 from redrive.store.policies import policy_of
 from redrive.store.retry_queue import Refusal
+from redrive.store.trends import Span, Trend
 
+MAX_ARRIVALS = 10_000  # letters looked at for a chart
 KEY = ("letter_created_at", "id")
 # Each has an index in the list's order.
 LEADS = ("fingerprint", "endpoint_id", "event_type", "external_system", "category", "reason", "kind")
@@ -103,6 +105,20 @@ async def _total(session: Session, chosen: DeadLetterFilter) -> int | None:
         return await count_of(session, f"dead.{chosen.state}")
     row = await session.fetchrow("count_dead_letters", session.org_id, *chosen.columns, chosen.lead, MAX_COUNTED + 1)
     return row["n"] if row else None
+
+
+async def arrivals(
+    session: Session, chosen: DeadLetterFilter, *, since: datetime, until: datetime, buckets: int
+) -> Trend:
+    """When the letters that match came, within a span of time; times in the filter narrow it. Where more letters than
+    MAX_ARRIVALS would have to be looked at, only the newest are.
+    """
+    span = Span(since, until, buckets)
+    within = replace(chosen, since=max(since, chosen.since or since), until=min(until, chosen.until or until))
+    place = (chosen.lead, MAX_ARRIVALS, since, span.bucket_s)
+    rows = await session.fetch("letter_arrivals", session.org_id, *within.columns, *place)
+    is_whole = rows[0]["looked"] < MAX_ARRIVALS
+    return span.trend_of((row for row in rows if row["n"] or not is_whole), is_whole=is_whole)
 
 
 async def get_dead_letter(session: Session, task_id: UUID) -> Record | None:

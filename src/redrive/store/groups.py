@@ -1,13 +1,20 @@
 """Groups of dead letters: those with one fingerprint, that is, one cause. Reads only; serves the API."""
 
+from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 
 from redrive.store.db import Record, Session, like_pattern
 from redrive.store.dead_letters import DeadLetterFilter
+from redrive.store.trends import Span, Trend
 
 MAX_GROUPS_LOOKED = 1_000
 FIRST_COUNT = 100  # letters, in each group
 SECOND_COUNT = 50_000  # letters, in all groups that have more
+MAX_TRENDS = 50  # groups in one question
+FIRST_TREND_COUNT = 400  # letters, in each group
+SECOND_TREND_COUNT = 20_000  # letters, in all groups that have more
 SECOND_COUNT_FILTERED = 20_000  # the same where each letter must be looked at, since its group does not tell
 
 
@@ -44,3 +51,27 @@ async def list_groups(session: Session, chosen: DeadLetterFilter, *, limit: int)
         return Groups([], has_more=False, total=0)
     is_all = rows[0]["looked"] < MAX_GROUPS_LOOKED
     return Groups(rows, rows[0]["groups"] > len(rows), rows[0]["groups"] if is_all else None)
+
+
+async def trends(
+    session: Session,
+    fingerprints: Sequence[str],
+    *,
+    since: datetime,
+    until: datetime,
+    buckets: int,
+    state: str = "open",
+) -> dict[str, Trend]:
+    """When the letters of each group came, within a span of time. Of a big group only the newest may be counted."""
+    assert len(fingerprints) <= MAX_TRENDS
+    span = Span(since, until, buckets)
+    limits = (FIRST_TREND_COUNT, SECOND_TREND_COUNT)
+    found: defaultdict[str, list[Record]] = defaultdict(list)
+    for row in await session.fetch(
+        "group_trends", session.org_id, state, list(fingerprints), since, until, span.bucket_s, *limits
+    ):
+        found[row["fingerprint"]].append(row)
+    return {
+        fingerprint: span.trend_of(rows, is_whole=not rows or sum(row["n"] for row in rows) < rows[0]["most"])
+        for fingerprint, rows in ((each, found[each]) for each in fingerprints)
+    }
