@@ -92,6 +92,10 @@ class FilterBuilder:
         else:
             self.filter[name] = at
 
+    def free_text(self) -> None:
+        if self._search.text:
+            self.filter["q"] = self._search.text
+
     async def endpoint(self, session: Session) -> None:
         value = self._search.get("endpoint")
         if value is None:

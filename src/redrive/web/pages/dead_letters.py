@@ -1,5 +1,6 @@
 """Dead letters: what failed for good, newest first. At two addresses, since two systems promised one each."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from fastapi import APIRouter, Request, Response
@@ -9,8 +10,11 @@ from redrive.api.context import Context
 from redrive.api.cursors import ListPlace
 from redrive.api.shapes import Shape
 from redrive.store import dead_letters
+from redrive.store.choices import event_types
 from redrive.store.dead_letters import DeadLetterFilter
 from redrive.store.endpoint_names import endpoint_names, offered_names
+from redrive.store.operations import DEAD_LETTERS
+from redrive.store.paging import MAX_COUNTED
 from redrive.web.frame import Frame, load_frame
 from redrive.web.lists import PAGE_ROWS, Asked, FilterBuilder, operation_asked_for, searched, terms_of
 from redrive.web.render import render
@@ -34,12 +38,13 @@ class DeadLettersPage:
     total: int | None
     next_href: str | None
     first_href: str | None
-    endpoint_names: list[str]
+    event_types: Sequence[str]  # to choose from
+    endpoint_names: Sequence[str]
     operations: list[Shape]
 
     states = STATES
     categories = CATEGORIES
-    counted_to = dead_letters.MAX_COUNTED
+    counted_to = MAX_COUNTED
 
     @property
     def state(self) -> str:
@@ -78,8 +83,7 @@ async def dead_letters_page(request: Request, visitor: Visitor, context: Context
         chosen.time("since")
         chosen.time("until")
         await chosen.endpoint(session)
-        if search.text:
-            chosen.filter["q"] = search.text
+        chosen.free_text()
         place = ListPlace("page dead-letters", visitor.org_id, dict(search.terms) | {"q": search.text})
         given = request.query_params.get("cursor")
         page = await dead_letters.list_dead_letters(
@@ -99,6 +103,7 @@ async def dead_letters_page(request: Request, visitor: Visitor, context: Context
             if page.next_key
             else None,
             first_href=search.address(path) if given else None,
+            event_types=(await event_types(session, DEAD_LETTERS, state=str(chosen.filter.get("state", "open")))).values,
             endpoint_names=await offered_names(session),
             operations=await operation_asked_for(session, request),
         )

@@ -1,5 +1,6 @@
 """The retry queue: what failed and will be tried again, soonest first, and a person's hand in it."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from fastapi import APIRouter, Request, Response
@@ -9,14 +10,19 @@ from redrive.api.context import Context
 from redrive.api.cursors import ListPlace
 from redrive.api.shapes import Shape
 from redrive.store import retry_queue
+from redrive.store.choices import event_types
 from redrive.store.endpoint_names import endpoint_names, offered_names
+from redrive.store.operations import RETRY_QUEUE
+from redrive.store.paging import MAX_COUNTED
+from redrive.store.retry_queue import RetryQueueFilter
 from redrive.web.frame import Frame, load_frame
 from redrive.web.lists import PAGE_ROWS, Asked, FilterBuilder, operation_asked_for, searched, terms_of
 from redrive.web.render import render
 from redrive.web.visitor import PageRoute, Visitor
+from redrive.web.words import CATEGORIES
 
 PATH = "/integrations/logs/retry-queue"
-QUALIFIERS = ("status", "type", "system", "endpoint")
+QUALIFIERS = ("status", "type", "system", "endpoint", "error")
 STATUSES = {"pending": "Pending", "in_progress": "In progress"}
 
 router = APIRouter(route_class=PageRoute)
@@ -30,13 +36,14 @@ class RetryQueuePage:
     total: int | None
     next_href: str | None
     first_href: str | None
-    endpoint_names: list[str]
+    event_types: Sequence[str]  # to choose from
+    endpoint_names: Sequence[str]
     operations: list[Shape]
     path: str = PATH
 
-    @property
-    def statuses(self) -> dict[str, str]:
-        return STATUSES
+    statuses = STATUSES
+    categories = CATEGORIES
+    counted_to = MAX_COUNTED
 
     @property
     def bulk_filter(self) -> dict[str, object]:
@@ -53,14 +60,16 @@ async def retry_queue_page(request: Request, visitor: Visitor, context: Context)
         frame = await load_frame(session, visitor, context.clock, PATH)
         chosen = FilterBuilder(search, frame.now)
         chosen.choice("status", "status", STATUSES)
+        chosen.choice("error", "category", CATEGORIES)
         chosen.text("type", "event_type")
         chosen.text("system", "external_system")
         await chosen.endpoint(session)
+        chosen.free_text()
         place = ListPlace("page retry-queue", visitor.org_id, chosen.filter)
         given = request.query_params.get("cursor")
         page = await retry_queue.list_retry_queue(
             session,
-            **{name: chosen.filter.get(name) for name in ("status", "event_type", "external_system", "endpoint_id")},  # type: ignore[arg-type]
+            RetryQueueFilter(**chosen.filter),  # type: ignore[arg-type]
             limit=PAGE_ROWS,
             after=context.cursors.read(place, given),
         )
@@ -77,6 +86,7 @@ async def retry_queue_page(request: Request, visitor: Visitor, context: Context)
             if page.next_key
             else None,
             first_href=search.address(PATH) if given else None,
+            event_types=(await event_types(session, RETRY_QUEUE)).values,
             endpoint_names=await offered_names(session),
             operations=await operation_asked_for(session, request),
         )
