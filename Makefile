@@ -5,7 +5,7 @@ BIN     := $(VENV)/bin
 STAMP   := $(VENV)/.installed
 ARGS    ?=
 
-.PHONY: serve test check servers coverage bench install clean
+.PHONY: serve test check servers coverage bench sample install clean
 
 serve: install
 	@exec $(BIN)/redrive serve $(ARGS)
@@ -30,6 +30,10 @@ coverage: install servers
 
 bench: install
 	@exec $(BIN)/python -m bench.run $(ARGS)
+
+# An installation with a week of sample data, for looking at pages.
+sample: install
+	@PYTHONPATH=tests exec $(BIN)/python -m support.serve_sample $(ARGS)
 
 install: $(STAMP)
 

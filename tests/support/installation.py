@@ -7,7 +7,7 @@ in the same loop whose clock the test moves.
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from uuid import UUID
@@ -17,16 +17,24 @@ import uvicorn
 from redrive.api.server import ApiContext, create_app
 from redrive.app import Stores, open_stores, open_worker, prepare_database
 from redrive.core.address import AddressRules
+from redrive.core.permissions import Role
 from redrive.core.presets import PresetOverrides, presets
+from redrive.destinations.python import Handler
+from redrive.engine.operations import run_operations
 from redrive.settings import Settings, load_settings
+from redrive.store import sessions
+from redrive.store.audit import Act
 from redrive.store.clock import Clock, DatabaseClock
 from redrive.store.db import Pooler
 from redrive.store.keys import new_key, store_key
+from redrive.store.listen import listen
 from redrive.store.operation_steps import OperationSteps
 from redrive.store.orgs import ensure_org
 from redrive.store.seal import Sealer
 from support.processes import ADMIN_KEY, LOOPBACK, SECRET_KEY
 from support.remote import Remote
+
+STOP_WITHIN_S = 15.0
 
 
 @dataclass(slots=True, repr=False)  # its URL holds a password
@@ -55,6 +63,44 @@ class Installation:
         await store_key(self.stores.engine, org_id, key, name=name, role="OWNER")
         return Remote(self.host, self.port, key)
 
+    @property
+    def base_url(self) -> str:
+        return f"http://{self.host}:{self.port}"
+
+    async def session_token(self, role: Role = Role.OWNER) -> str:
+        """Of a browser's session, as somebody with this role."""
+        async with self.stores.engine.tenant(self.org_id) as session:
+            token, _ = await sessions.open_session(
+                session, org_id=self.org_id, user_id=None, role=role, source="test", clock=self.clock
+            )
+        return token
+
+    async def sign_in_url(self, role: Role = Role.OWNER) -> str:
+        """Of a one-time link."""
+        async with self.stores.engine.tenant(self.org_id) as session:
+            token = await sessions.make_link(session, user_id=None, role=role, act=Act("test"), clock=self.clock)
+        return f"{self.base_url}/login?token={token}"
+
+    @asynccontextmanager
+    async def working(self, handlers: Mapping[str, Handler] | None = None) -> AsyncIterator[None]:
+        """A worker at work in this loop, operations included, by the installation's clock."""
+        stop = asyncio.Event()
+        async with open_worker(self.settings, self.stores.engine, clock=self.clock, handlers=handlers) as worker:
+            tasks = [
+                asyncio.create_task(worker.run(stop)),
+                asyncio.create_task(run_operations(OperationSteps(self.stores.engine, self.clock))),
+                asyncio.create_task(listen(self.url, worker.wake)),
+            ]
+            try:
+                yield
+            finally:
+                stop.set()
+                async with asyncio.timeout(STOP_WITHIN_S):
+                    await tasks[0]
+                for task in tasks[1:]:
+                    task.cancel()
+                await asyncio.gather(*tasks, return_exceptions=True)
+
     def caller(self) -> Remote:
         """Another connection of the same org."""
         return Remote(self.host, self.port, ADMIN_KEY)
@@ -62,7 +108,13 @@ class Installation:
 
 @asynccontextmanager
 async def installation(
-    url: str, *, clock: Clock | None = None, allow: str = LOOPBACK, pool_size: int = 10, pooler: Pooler = "none"
+    url: str,
+    *,
+    clock: Clock | None = None,
+    allow: str = LOOPBACK,
+    pool_size: int = 10,
+    pooler: Pooler = "none",
+    port: int = 0,
 ) -> AsyncIterator[Installation]:
     settings = load_settings(
         database_url=url,
@@ -78,7 +130,7 @@ async def installation(
         rules = AddressRules(settings.allow_networks)
         sealer = Sealer.from_passphrase(SECRET_KEY)
         context = ApiContext(stores.engine, stores.app, sealer, clock, rules, "0.0.1")
-        listener = socket.create_server(("127.0.0.1", 0))
+        listener = _listen(port)
         host, port = listener.getsockname()
         config = uvicorn.Config(create_app(context), access_log=False, log_config=None, timeout_keep_alive=300)
         server = uvicorn.Server(config)
@@ -93,3 +145,12 @@ async def installation(
             api.close()
             server.should_exit = True
             await serving
+
+
+def _listen(port: int) -> socket.socket:
+    # The protocol must be named: else asyncio does not turn Nagle's algorithm off, and every answer takes 40 ms.
+    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    listener.bind(("127.0.0.1", port))
+    listener.listen(1_024)
+    return listener

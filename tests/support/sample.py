@@ -1,0 +1,260 @@
+"""A week in the life of an installation, lived through by the real engine: for looking at pages, never for claims.
+
+    await live_through(redrive, receiver, until=now)
+
+Events are accepted and delivered to a real receiver under a clock that runs from seven days ago until now: some
+endpoints are well, some answer late or not at all, one answers with markup. What is left behind: dead letters in a
+handful of groups, retries that wait, an inbox, an operation half done, people, and what they did about it.
+Same seed, same story. Used by support.serve_sample and by the screenshots.
+"""
+
+import json
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from redrive.app import open_worker
+from redrive.destinations.python import Handler
+from redrive.engine.worker import Worker
+from redrive.store.events import NewEvent, accept
+from redrive.store.operation_steps import OperationSteps
+from redrive.store.orgs import new_id
+from support.engine import ManualClock
+from support.installation import Installation
+from support.receiver import HANG, Answer, Received, Receiver, Step
+
+LIVED = timedelta(days=7)
+ROUNDS = 56  # one every three hours
+EVENTS_A_ROUND = 24
+STORMS = (18, 19, 51, 52, 53)
+SEED = 20_311
+PASSWORD = "correct horse battery"
+HOSTILE = '<img src=x onerror=alert(1)>"><script>alert("2")</script>'
+HOSTILE_TYPE = "order.<script>alert(3)</script>"
+BIG = 9_007_199_254_740_993_001  # no double holds it
+RETRIES_OVER = (6, 31, 301)  # after these seconds all retries of the preset have been made
+SLOW = {"kind": "list", "delays_s": [900, 3600, 14_400, 43_200], "jitter": 0.1, "max_retries": 4}
+
+PEOPLE = (
+    ("olivia@example.com", "Olivia Owner", "OWNER"),
+    ("adam@example.com", "Adam Admin", "ADMIN"),
+    ("irene@example.com", "Irene Manager", "IT_MANAGER"),
+    ("sam@example.com", "Sam Staff", "STAFF"),
+    ("vera@example.com", "Vera Viewer", "VIEWER"),
+)
+
+
+@dataclass(slots=True)
+class Weather:
+    """In a storm most of what can fail does."""
+
+    bad: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """An endpoint of the sample, and what its receiver answers when chance rolls."""
+
+    name: str
+    path: str
+    event_types: Sequence[str]
+    external_system: str | None
+    answer: Callable[[float], Step]
+    fields: Mapping[str, object] = field(default_factory=dict)
+
+
+def _mostly(good: float, bad: Step) -> Callable[[float], Step]:
+    return lambda roll: Answer(200, b'{"ok": true}') if roll < good else bad
+
+
+def _json(status: int, value: object, **headers: str) -> Answer:
+    return Answer(status, json.dumps(value).encode(), {"content-type": "application/json", **headers})
+
+
+PLACES = (
+    Place("billing", "/billing", ("invoice.*",), "SAP", _mostly(0.93, _json(503, {"error": "try again later"}))),
+    Place(
+        "warehouse",
+        "/warehouse",
+        ("stock.*", "order.shipped"),
+        "Manhattan WMS",
+        _mostly(0.55, _json(500, {"error": "deadlock detected", "table": "stock_levels", "ref": BIG})),
+    ),
+    Place(
+        "customer records",
+        "/crm",
+        ("customer.*", HOSTILE_TYPE),
+        "Salesforce",
+        _mostly(0.8, Answer(422, f"<html><body>{HOSTILE}</body></html>".encode(), {"content-type": "text/html"})),
+    ),
+    Place("shipping labels", "/labels", ("order.*",), "DHL", _mostly(0.9, HANG), {"timeout_s": 0.15}),
+    Place(
+        "ledger",
+        "/ledger",
+        ("invoice.paid", "payout.*"),
+        "Xero",
+        _mostly(0.7, _json(429, {"error": "slow down"}, **{"retry-after": "1200"})),
+        {"policy": "slow"},
+    ),
+    Place("analytics", "/analytics", ("invoice.*", "order.*", "stock.*"), None, _mostly(1.0, 200), {"rate_per_s": 500}),
+    Place(f"partner {HOSTILE[:28]}", "/partner", ("payout.*",), "Bank & Söhne GmbH", _mostly(0.4, 404)),
+)
+TYPES = (
+    "invoice.paid",
+    "invoice.created",
+    "order.shipped",
+    "order.created",
+    "stock.changed",
+    "customer.updated",
+    "payout.sent",
+    HOSTILE_TYPE,
+)
+WEIGHTS = (9, 6, 6, 5, 6, 5, 2, 1)
+
+
+async def live_through(redrive: Installation, receiver: Receiver, *, until: datetime | None = None) -> None:
+    """A week that ends at `until`: the installation's own time unless given."""
+    chance = random.Random(SEED)
+    end = until or redrive.clock.now() or datetime.now(UTC)
+    clock = ManualClock(end - LIVED)
+    weather = Weather()
+    receiver.usual = _answers(chance, weather)
+    await _furnish(redrive, receiver)
+    async with open_worker(
+        redrive.settings, redrive.stores.engine, clock=clock, dice=chance.random, handlers=HANDLERS
+    ) as worker:
+        for number in range(ROUNDS):
+            weather.bad = number in STORMS
+            await _live_a_while(redrive, worker, clock, chance, number)
+            clock.advance((end - LIVED + (number + 1) * LIVED / ROUNDS - clock.now()).total_seconds())
+        await _end_in_the_middle(redrive, worker, clock, chance)
+    await _act(redrive)
+
+
+# -- those who take part -------------------------------------------------------------------------------------------
+
+
+async def _import_document(task: Any) -> None:
+    """A handler that a user registered: it fails now and then, with a stack to show."""
+    document = task.payload
+    if document["lines"] > 7:
+        raise ValueError(f"line {document['lines']}: segment DTM has no qualifier {HOSTILE}")
+
+
+HANDLERS: Mapping[str, Handler] = {"edi.import": _import_document}
+
+
+def _answers(chance: random.Random, weather: Weather) -> Callable[[Received], Step]:
+    by_path = {place.path: place.answer for place in PLACES}
+
+    def answer(request: Received) -> Step:
+        roll = chance.random()
+        return by_path[request.path](roll**0.2 if weather.bad else roll)  # near one: what fails at all fails mostly
+
+    return answer
+
+
+async def _furnish(redrive: Installation, receiver: Receiver) -> None:
+    await redrive.api.policy("slow", **SLOW)
+    for place in PLACES:
+        await redrive.api.endpoint(
+            receiver.url_of(place.path),
+            name=place.name,
+            event_types=list(place.event_types),
+            external_system=place.external_system,
+            **place.fields,
+        )
+    await redrive.api.endpoint(
+        "http://127.0.0.1:9/closed", name="old mainframe", event_types=["payout.sent"], external_system="AS/400"
+    )
+    for email, name, role in PEOPLE:
+        await redrive.api.post("/v1/users", {"email": email, "name": name, "role": role, "password": PASSWORD})
+    await redrive.api.post("/v1/keys", {"name": "shop backend", "role": "STAFF", "scope": "produce"})
+    await redrive.api.post("/v1/orgs", {"name": "acme staging"})
+
+
+# -- the week ------------------------------------------------------------------------------------------------------
+
+
+async def _live_a_while(
+    redrive: Installation, worker: Worker, clock: ManualClock, chance: random.Random, number: int
+) -> None:
+    busy = 2 if number % 8 in (3, 4) else 1  # the middle of the day
+    await _accept(redrive, clock, chance, EVENTS_A_ROUND * busy)
+    await worker.run_until_idle()
+    for seconds in RETRIES_OVER:
+        clock.advance(seconds)
+        await worker.run_until_idle()
+
+
+async def _end_in_the_middle(redrive: Installation, worker: Worker, clock: ManualClock, chance: random.Random) -> None:
+    """The last minutes: failures whose retries still lie ahead, and events that nobody has touched."""
+    for seconds in (-600, 240, 300, 55):
+        clock.advance(seconds)
+        await _accept(redrive, clock, chance, EVENTS_A_ROUND)
+        await worker.run_until_idle()
+    await _accept(redrive, clock, chance, 6, types=("note.added",))
+
+
+async def _accept(
+    redrive: Installation,
+    clock: ManualClock,
+    chance: random.Random,
+    count: int,
+    types: Sequence[str] = (),
+) -> None:
+    made = [an_event(redrive.org_id, chance, types) for _ in range(count)]
+    receipts = await accept(redrive.stores.engine, made, clock)
+    assert {receipt.verdict for receipt in receipts} == {"accepted"}
+
+
+def an_event(org_id: UUID, chance: random.Random, types: Sequence[str] = ()) -> NewEvent:
+    """One that the sample's endpoints take; of these types, if any are named."""
+    if not types and chance.random() < 0.06:
+        document = {"document": f"ORDERS-{chance.randrange(10_000)}", "lines": chance.randrange(10)}
+        return NewEvent(org_id, new_id(), "edi.import", json.dumps(document).encode(), handler="edi.import")
+    event_type = chance.choice(types) if types else chance.choices(TYPES, WEIGHTS)[0]
+    payload = {
+        "id": BIG + chance.randrange(10_000),
+        "amount": {"currency": "EUR", "value": f"{chance.randrange(1, 90_000) / 100:.2f}"},
+        "customer": {"name": "Zoë Ñandú", "note": HOSTILE, "api_key": "sk_live_1234567890"},
+        "items": [{"sku": f"A-{chance.randrange(100, 999)}", "count": chance.randrange(1, 9)} for _ in range(3)],
+    }
+    return NewEvent(
+        org_id, new_id(), event_type, json.dumps(payload, ensure_ascii=False).encode(), correlation_id=new_id().hex
+    )
+
+
+# -- what people did about it --------------------------------------------------------------------------------------
+
+
+async def _act(redrive: Installation) -> None:
+    api = redrive.api
+    letters = (await api.get("/v1/dead-letters", limit="12"))["data"]
+    for letter, action in zip(letters, ("resolve", "ignore", "retry", "resolve"), strict=False):
+        await api.post(f"/v1/dead-letters/{letter['id']}/{action}", {"because": "looked into it with the partner"})
+    edited = {"payload": {"id": 7, "amount": {"currency": "EUR", "value": "1.00"}}}
+    await api.post(f"/v1/dead-letters/{letters[5]['id']}/replay", {**edited, "because": "the amount was wrong"})
+    endpoints = {row["name"]: row["id"] for row in (await api.get("/v1/endpoints"))["data"]}
+    await api.post(f"/v1/endpoints/{endpoints['old mainframe']}/disable", {"because": "switched off for good"})
+    await api.post(f"/v1/endpoints/{endpoints['shipping labels']}/pause", {"because": "their maintenance window"})
+    await _operate(redrive)
+
+
+async def _operate(redrive: Installation) -> None:
+    """One operation that is done, and one so slow that it is under way for as long as anybody looks."""
+    done = {"action": "ignore", "filter": {"event_type": "edi.import"}, "because": "sent again by the partner"}
+    await redrive.api.post("/v1/dead-letters/bulk", done)
+    slow = {
+        "action": "resolve",
+        "filter": {"category": "server_error"},
+        "rate_per_s": 0.2,
+        "because": "stock was counted",
+    }
+    await redrive.api.post("/v1/dead-letters/bulk", slow)
+    steps = OperationSteps(redrive.stores.engine, redrive.clock)
+    for _ in range(12):
+        await steps.step()
