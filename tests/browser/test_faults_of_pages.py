@@ -1,0 +1,83 @@
+"""What the other tests here lean on: a page with a fault does not go unnoticed."""
+
+import pytest
+from playwright.async_api import Browser, Page, Route
+
+from support.axe import assert_accessible
+from support.chromium import Visit, visiting
+from support.layout import assert_fits
+
+SITE = "http://site.test"
+STRICT = {"content-security-policy": "default-src 'self'"}
+GOOD = "<!doctype html><html lang=en><title>Good</title><main><h1>Good</h1></main>"
+
+
+async def opened(visit: Visit, body: str, *, width: int = 1440) -> Page:
+    """A page with this in its main part, under a strict policy; of its files none is there."""
+
+    async def answer(route: Route) -> None:
+        path = route.request.url.removeprefix(SITE)
+        if path == "/":
+            page = GOOD.replace("</main>", f"{body}</main>")
+            await route.fulfill(status=200, content_type="text/html", headers=STRICT, body=page)
+        else:
+            await route.fulfill(status=int(path.strip("/")), body="no")
+
+    page = await visit.page(width=width)
+    await page.route("**/*", answer)
+    await page.goto("/")
+    return page
+
+
+@pytest.mark.parametrize(
+    ("body", "fault"),
+    [
+        ("<script>1</script>", "Content Security Policy"),
+        ("<p style='color: red'>red</p>", "Content Security Policy"),
+        ("<img src=/200 onerror=alert(1)>", "Content Security Policy"),
+        ("<script src=/404></script>", "404 for GET"),
+        ("<img src=/500 alt=''>", "500 for GET"),
+        ("<img src=http://elsewhere.test/x alt=''>", "Content Security Policy"),
+    ],
+)
+async def test_a_fault_of_a_page_fails_its_test(chromium: Browser, body: str, fault: str) -> None:
+    with pytest.raises(AssertionError, match=fault):
+        async with visiting(chromium, SITE) as visit:
+            await opened(visit, body)
+
+
+@pytest.mark.parametrize(
+    ("script", "fault"),
+    [
+        ("setTimeout(() => { throw new Error('lost') }, 0)", "uncaught: .*lost"),
+        ("console.error('said')", "console: said"),
+        ("await fetch('/503')", "503 for GET"),
+    ],
+)
+async def test_a_fault_of_a_script_fails_its_test(chromium: Browser, script: str, fault: str) -> None:
+    with pytest.raises(AssertionError, match=fault):
+        async with visiting(chromium, SITE) as visit:
+            await (await opened(visit, "")).evaluate(f"async () => {{ {script} }}")
+
+
+async def test_a_refusal_is_no_fault_and_what_is_provoked_can_be_forgiven(chromium: Browser) -> None:
+    async with visiting(chromium, SITE) as visit:
+        page = await opened(visit, "")
+        assert await page.evaluate("async () => (await fetch('/403')).status") == 403
+        visit.forgiven.append("503 for GET")
+        await page.evaluate("async () => (await fetch('/503')).status")
+
+
+async def test_what_axe_finds_serious_is_told_with_its_place(chromium: Browser) -> None:
+    async with visiting(chromium, SITE) as visit:
+        await assert_accessible(await opened(visit, "<p>well</p>"))
+        bad = await opened(visit, "<button id=nameless></button>")
+        with pytest.raises(AssertionError, match=r"button-name \(critical\)[^$]*#nameless"):
+            await assert_accessible(bad)
+
+
+async def test_a_page_that_must_be_scrolled_sideways_is_told(chromium: Browser) -> None:
+    async with visiting(chromium, SITE) as visit:
+        wide = await opened(visit, "<table id=wide><tr><td><pre>" + "x" * 400 + "</pre></table>", width=390)
+        with pytest.raises(AssertionError, match=r"is too wide: .*ends at"):
+            await assert_fits(wide)

@@ -1,0 +1,68 @@
+"""Is a page accessible, as far as a program can tell? Asks axe-core, inside the page.
+
+    await assert_accessible(page)
+
+axe-core comes with axe-playwright-python, whose one file of JavaScript is all that is used of it. It is handed to the
+browser's debugger, not to the page: the content security policy stays as it is.
+"""
+
+from functools import cache
+from importlib import resources
+from typing import Any
+
+from playwright.async_api import Page
+
+MAX_NODES_SHOWN = 5
+SERIOUS = ("serious", "critical")
+RULES = ("wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice")
+
+CONTRAST = "color-contrast"
+
+_RUN = """
+async ([place, options]) => {
+  const found = await axe.run(place || document, {...options, resultTypes: ["violations"], preload: false});
+  return found.violations;
+}
+"""
+
+
+@cache
+def _axe() -> str:
+    return (resources.files("axe_playwright_python") / "axe.min.js").read_text(encoding="utf-8")
+
+
+async def violations(page: Page, *, contrast_in: str | None = None) -> list[dict[str, Any]]:
+    """Everything that axe finds, serious or not.
+
+    `contrast_in`: ask for the contrast of colours in what this selector finds, not everywhere. That one rule takes
+    longer than all others together, and on a very long page many seconds.
+    """
+    if not await page.evaluate("typeof window.axe === 'object'"):
+        await page.evaluate(f"() => {{ {_axe()}; }}")
+    rules: dict[str, Any] = {"runOnly": {"type": "tag", "values": list(RULES)}}
+    if contrast_in is None:
+        return await _ask(page, None, rules)
+    found = await _ask(page, None, {**rules, "rules": {CONTRAST: {"enabled": False}}})
+    return found + await _ask(page, contrast_in, {"runOnly": [CONTRAST]})
+
+
+async def assert_accessible(page: Page, *, contrast_in: str | None = None) -> None:
+    """No violation that keeps people out: none that axe calls serious or critical."""
+    found = await violations(page, contrast_in=contrast_in)
+    serious = [violation for violation in found if violation["impact"] in SERIOUS]
+    assert not serious, f"{page.url} is not accessible:\n" + "\n".join(_told(violation) for violation in serious)
+
+
+async def _ask(page: Page, place: str | None, options: dict[str, Any]) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = await page.evaluate(_RUN, [place, options])
+    return found
+
+
+def _told(violation: dict[str, Any]) -> str:
+    lines = [f"{violation['id']} ({violation['impact']}): {violation['help']}"]
+    for node in violation["nodes"][:MAX_NODES_SHOWN]:
+        why = " ".join(node["failureSummary"].split())
+        lines.append(f"    {' '.join(map(str, node['target']))}\n      {why}")
+    if (more := len(violation["nodes"]) - MAX_NODES_SHOWN) > 0:
+        lines.append(f"    and {more} more")
+    return "\n".join(lines)
