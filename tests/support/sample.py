@@ -172,7 +172,7 @@ async def _furnish(redrive: Installation, receiver: Receiver) -> None:
     )
     for email, name, role in PEOPLE:
         await redrive.api.post("/v1/users", {"email": email, "name": name, "role": role, "password": PASSWORD})
-    await redrive.api.post("/v1/keys", {"name": "shop backend", "role": "STAFF", "scope": "produce"})
+    await redrive.api.post("/v1/keys", {"name": "shop backend", "role": "IT_MANAGER", "scope": "produce"})
     await redrive.api.post("/v1/orgs", {"name": "acme staging"})
 
 
