@@ -31,6 +31,7 @@ from redrive.store.listen import listen
 from redrive.store.operation_steps import OperationSteps
 from redrive.store.orgs import ensure_org
 from redrive.store.seal import Sealer
+from redrive.web.site import Site
 from support.processes import ADMIN_KEY, LOOPBACK, SECRET_KEY
 from support.remote import Remote
 
@@ -132,7 +133,8 @@ async def installation(
         context = ApiContext(stores.engine, stores.app, sealer, clock, rules, "0.0.1")
         listener = _listen(port)
         host, port = listener.getsockname()
-        config = uvicorn.Config(create_app(context), access_log=False, log_config=None, timeout_keep_alive=300)
+        api_app = create_app(context, Site(context))
+        config = uvicorn.Config(api_app, access_log=False, log_config=None, timeout_keep_alive=300)
         server = uvicorn.Server(config)
         serving = asyncio.create_task(server.serve(sockets=[listener]))
         async with asyncio.timeout(10):
@@ -144,6 +146,7 @@ async def installation(
         finally:
             api.close()
             server.should_exit = True
+            api_app.close_streams()
             await serving
 
 
