@@ -153,6 +153,10 @@ def _deliveries(status: str | None) -> Callable[[Facts], Arguments]:
     return lambda facts: (facts.engine.org_id, new_id(), status, None, 51, 10_000 if status else 51)
 
 
+def _health(facts: Facts) -> Arguments:
+    return facts.engine.org_id, [new_id(), new_id()], 400, 100, 10, 1_001, 10_000
+
+
 def _inbox(*after: object) -> Callable[[Facts], Arguments]:
     return lambda facts: (facts.engine.org_id, None, *(after or (None, None)), 51, 8_388_608)
 
@@ -209,6 +213,10 @@ APP = [
     Case("oldest_due", lambda facts: (facts.engine.org_id, facts.now, 10_000), "task_retrying"),
     Case("count_held", lambda facts: (facts.engine.org_id, new_id(), 10_000), "task_held"),
     Case("hold_causes", _by_task, "task_pkey"),
+    *(
+        Case("endpoint_health", _health, index)
+        for index in ("task_of_endpoint", "attempt_pkey", "task_retrying", "dead_letter_by_endpoint", "task_held")
+    ),
 ]
 
 
@@ -258,6 +266,20 @@ async def test_the_lists_of_people_use_their_index(databases: Mapping[str, Facts
     _judge(case, plan, full=name == FULL)
 
 
+async def test_the_health_of_endpoints_reads_no_more_than_its_bounds(databases: Mapping[str, Facts]) -> None:
+    """One endpoint has all the tasks, and thousands of dead letters and retries; others have none."""
+    facts = databases[FULL]
+    endpoint_id = await facts.engine.sql.fetchval("SELECT id FROM redrive.endpoint")
+    case = Case("endpoint_health", lambda f: (f.engine.org_id, [endpoint_id, new_id()], 40, 10, 2, 101, 200))
+    async with facts.engine.app.tenant(facts.engine.org_id) as session:
+        plan = await _plan(session._connection, case, facts, "ANALYZE, FORMAT JSON")
+    read = [node for node in plan if node.get("Relation Name") in HOT]
+    assert {node["Relation Name"] for node in read} == {"task", "attempt", "dead_letter"}
+    for node in read:
+        assert node["Actual Rows"] * node["Actual Loops"] <= 200, node
+        assert node.get("Rows Removed by Filter", 0) == 0, node
+
+
 def _judge(case: Case, plan: list[dict[str, Any]], *, full: bool) -> None:
     scanned = {node["Relation Name"] for node in plan if node["Node Type"] == "Seq Scan"}
     assert not scanned & HOT, f"{case.name} reads all of {scanned & HOT}"
@@ -268,12 +290,12 @@ def _judge(case: Case, plan: list[dict[str, Any]], *, full: bool) -> None:
         assert case.sorts or all(rows <= 1000 for rows in sorted_rows), f"{case.name} sorts {sorted_rows} rows"
 
 
-async def _plan(connection: Any, case: Case, facts: Facts) -> list[dict[str, Any]]:
+async def _plan(connection: Any, case: Case, facts: Facts, how: str = "FORMAT JSON") -> list[dict[str, Any]]:
     """Every node of the plan that the server makes for a prepared statement under this session's settings."""
     name = f"hot_{next(_numbers)}"
     await connection.execute(f"PREPARE {name} AS {query(case.name)}")
     arguments = ", ".join(map(_literal, case.arguments(facts)))
-    (explained,) = json.loads(await connection.fetchval(f"EXPLAIN (FORMAT JSON) EXECUTE {name}({arguments})"))
+    (explained,) = json.loads(await connection.fetchval(f"EXPLAIN ({how}) EXECUTE {name}({arguments})"))
     return list(_nodes(explained["Plan"]))
 
 
