@@ -71,6 +71,55 @@ async def test_retry_now_is_in_progress_at_once_and_due(api: Api) -> None:
     assert (await api.owner.post(f"/v1/retry-queue/{entry['id']}/skip")).status == 409
 
 
+async def test_one_entry_tells_how_it_went_on(api: Api) -> None:
+    await api.endpoint()
+    await api.event()
+    (job,) = await api.claim()
+    path = f"/v1/retry-queue/{job.id}"
+    assert (await api.viewer.get(path)).status == 404  # it has not failed
+    await api.fail(job, retry_in_s=0)
+    (listed,) = await _queue(api)
+    assert (await api.viewer.get(path)).json == listed
+    (job,) = await api.claim()
+    assert (await api.viewer.get(path)).json["status"] == "in_progress"
+    await api.succeed(job)
+    went = (await api.viewer.get(path)).json
+    assert set(went) == ENTRY_FIELDS
+    assert (went["status"], went["in_dlq"], went["next_retry_at"]) == ("succeeded", False, None)
+    for unknown in ("01890000-0000-7000-8000-000000000000", "odd"):
+        assert (await api.viewer.get(f"/v1/retry-queue/{unknown}")).status == 404
+    assert (await api.stranger.get(path)).status == 404
+    assert (await api.viewer.get(f"{path}?x=1")).status == 400
+
+
+async def test_a_task_that_never_failed_has_no_entry_though_it_succeeded(api: Api) -> None:
+    await api.endpoint()
+    await api.event()
+    (job,) = await api.claim()
+    await api.succeed(job)
+    assert (await api.viewer.get(f"/v1/retry-queue/{job.id}")).status == 404
+
+
+async def test_the_entry_of_a_dead_letter_follows_what_a_person_does(api: Api) -> None:
+    await api.endpoint()
+    letter = await api.dead_task()
+    path, letters = f"/v1/retry-queue/{letter['id']}", f"/v1/dead-letters/{letter['id']}"
+
+    async def stands() -> tuple[str, bool]:
+        entry = (await api.viewer.get(path)).json
+        return entry["status"], entry["in_dlq"]
+
+    assert await stands() == ("failed", True)
+    await api.owner.post(f"{path}/retry")
+    assert await stands() == ("pending", False)
+    await api.owner.post(f"{path}/skip")
+    assert await stands() == ("failed", True)
+    await api.owner.post(f"{letters}/resolve")
+    assert await stands() == ("failed", False)
+    await api.owner.request("DELETE", letters)
+    assert (await api.viewer.get(path)).status == 404
+
+
 async def test_skip_moves_to_the_dead_letters(api: Api) -> None:
     await api.endpoint()
     entry = await api.failed_task()

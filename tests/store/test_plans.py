@@ -187,6 +187,7 @@ APP = [
     Case("count_retry_queue", _queue_count(q="rare"), "attempt_pkey"),
     Case("get_dead_letter", _by_task),
     Case("get_entry", _by_task, "task_pkey"),
+    Case("get_failed_entry", _by_task, "task_pkey"),
     Case("get_log", _by_task, "task_pkey"),
     Case("list_attempts", lambda facts: (facts.engine.org_id, None, facts.task_id), "task_pkey"),
     Case("get_event", _by_event, "event_pkey"),

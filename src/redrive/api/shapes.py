@@ -66,6 +66,11 @@ def entry(row: Row) -> Shape:
     }
 
 
+def failed_entry(row: Row) -> Shape:
+    """One that has failed before, with what became of it since. Resolved or ignored, a dead one is in no queue."""
+    return entry(row) | {"in_dlq": row["state"] == TaskState.DEAD and row["letter_state"] not in CLOSED_STATES}
+
+
 def _status(state: TaskState, row: Row) -> str:
     if state is TaskState.WAITING and row["expedited"]:
         return "in_progress"  # a person asked for it now: it is on its way

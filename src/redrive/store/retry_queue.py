@@ -117,6 +117,11 @@ async def get_entry(session: Session, task_id: UUID) -> Record | None:
     return await session.fetchrow("get_entry", session.org_id, task_id)
 
 
+async def get_failed_entry(session: Session, task_id: UUID) -> Record | None:
+    """One that has failed before, whatever became of it: also where it has succeeded, or is dead, since."""
+    return await session.fetchrow("get_failed_entry", session.org_id, task_id)
+
+
 async def progress_of(session: Session, task_ids: Sequence[UUID]) -> list[Progress]:
     return [Progress(*row) for row in await session.fetch("progress_of", session.org_id, list(task_ids))]
 

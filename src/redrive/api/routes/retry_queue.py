@@ -70,6 +70,17 @@ async def list_retry_queue(query: Annotated[RetryQueueQuery, Query()], caller: R
     )
 
 
+@router.get("/{task_id}", responses=shows(RetryQueueEntry), dependencies=[Depends(no_query)])
+async def get_entry(task_id: str, caller: Reader, context: Context) -> Response:
+    """One task that has failed before, whatever became of it: to see how a retry went."""
+    wanted = id_in_path(task_id, NOUN)
+    async with context.tenant(caller) as session:
+        row = await retry_queue.get_failed_entry(session, wanted)
+    if row is None:
+        raise not_found(NOUN)
+    return answer(shapes.failed_entry(row))
+
+
 @router.post("/bulk-retry", status_code=202, responses=shows(Operation, 202) | shows(BulkResult))
 async def bulk_retry(
     request: Request,
