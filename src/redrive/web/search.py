@@ -46,7 +46,7 @@ class Search:
     def address(self, path: str, **others: str | None) -> str:
         pairs = dict(self.terms) | ({"q": self.text} if self.text else {})
         pairs |= {name: value for name, value in others.items() if value}
-        return f"{path}?{urlencode(pairs)}" if pairs else path
+        return f"{path}?{urlencode(pairs, safe='*:/')}" if pairs else path
 
     def without(self, name: str) -> "Search":
         if name == "q":

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 
 from fastapi import APIRouter, Request, Response
 
@@ -55,9 +56,13 @@ class DeadLettersPage:
         return {"state": "open"} | dict(self.asked.filter)
 
     @property
-    def watched(self) -> bool:
-        """Whether what is new belongs on top of this page."""
-        return self.first_href is None and self.state == "open" and "until" not in self.asked.filter
+    def watched(self) -> dict[str, object] | None:
+        """What is new and belongs on top of this page: a filter that the first one shown does not match any more."""
+        if self.first_href is not None or self.state != "open" or "until" in self.asked.filter:
+            return None
+        newest = self.letters[0]["created_at"] if self.letters else self.frame.now
+        assert isinstance(newest, datetime)
+        return dict(self.asked.filter) | {"since": (newest + timedelta(microseconds=1)).isoformat()}
 
 
 @router.get(PATH)

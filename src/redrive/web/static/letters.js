@@ -3,10 +3,8 @@
 import { call } from "./api.js";
 import { element } from "./dialog.js";
 import { list } from "./list.js";
-import { now } from "./times.js";
 
 const letters = list();
-let since = document.body.dataset.now;
 let asking = false;
 
 document.addEventListener("counts", async () => {
@@ -14,7 +12,7 @@ document.addEventListener("counts", async () => {
   if (!place || asking) return;
   asking = true;
   try {
-    const query = new URLSearchParams({ ...JSON.parse(place.dataset.watch), since, limit: 1 });
+    const query = new URLSearchParams({ ...JSON.parse(place.dataset.watch), limit: 1 });
     const { pagination } = await call("GET", `/v1/dead-letters?${query}`);
     const count = pagination.total_count;
     if (count === 0) return place.replaceChildren();
@@ -28,4 +26,3 @@ document.addEventListener("counts", async () => {
     asking = false;
   }
 });
-document.addEventListener("refreshed", () => (since = new Date(now()).toISOString()));

@@ -187,7 +187,6 @@ class List {
     this.isAll = false;
     refreshTimes(this.section);
     this.show();
-    document.dispatchEvent(new CustomEvent("refreshed"));
   }
 }
 

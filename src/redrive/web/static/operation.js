@@ -6,6 +6,9 @@ import { toast } from "./toast.js";
 
 const ENDED = new Set(["completed", "cancelled"]);
 
+/** The API's words, with thousands apart. */
+const apart = (text) => text.replace(/\d{4,}/g, (digits) => Number(digits).toLocaleString("en-US"));
+
 /** Show an operation in `place` until it is dismissed. `ended` is called when it ends while it is watched; `isNew`: it was
  *  begun just now, so that its end is news even where it has come already. */
 export function watch(place, operation, { isNew = false, ended = () => {}, closed = () => {} } = {}) {
@@ -22,7 +25,8 @@ export function watch(place, operation, { isNew = false, ended = () => {}, close
   function show(now) {
     operation = now;
     const isEnded = ENDED.has(now.state);
-    said.textContent = isEnded ? now.message : now.state === "paused" ? `Paused. ${now.progress}` : now.state === "preparing" ? "Preparing…" : now.progress;
+    const progress = now.state === "paused" ? `Paused. ${now.progress}` : now.state === "preparing" ? "Preparing…" : now.progress;
+    said.textContent = apart(isEnded ? now.message : progress);
     bar.max = Math.max(now.total, 1);
     bar.value = now.done;
     bar.hidden = isEnded;
@@ -46,7 +50,7 @@ export function watch(place, operation, { isNew = false, ended = () => {}, close
   }
 
   function finish() {
-    toast(operation.message, operation.failed ? "warn" : "ok");
+    toast(apart(operation.message), operation.failed ? "warn" : "ok");
     ended(operation);
   }
 
