@@ -5,7 +5,7 @@ BIN     := $(VENV)/bin
 STAMP   := $(VENV)/.installed
 ARGS    ?=
 
-.PHONY: serve test check servers coverage bench sample install clean
+.PHONY: serve test check servers coverage bench sample screenshots install clean
 
 serve: install
 	@exec $(BIN)/redrive serve $(ARGS)
@@ -34,6 +34,10 @@ bench: install
 # An installation with a week of sample data, for looking at pages.
 sample: install
 	@PYTHONPATH=tests exec $(BIN)/python -m support.serve_sample $(ARGS)
+
+# The pictures in docs/images, taken of that sample.
+screenshots: install servers
+	@PYTHONPATH=tests exec $(BIN)/python -m browser.screenshots $(ARGS)
 
 install: $(STAMP)
 
