@@ -123,6 +123,15 @@ def _deliver(variant: str, system: str) -> Key:
 OUR_WEBHOOK = _deliver("webhook", OURS)
 SMALL, LARGE = ("backlog", "small", OURS), ("backlog", "large", OURS)
 MEMORY = ("memory", "500 in flight", OURS)
+FEW_LETTERS, MANY_LETTERS = ("pages", "few letters", OURS), ("pages", "many letters", OURS)
+PAGES: Mapping[str, str] = {
+    "first_page_ms": "dead letters, first page",
+    "middle_page_ms": "dead letters, a page in the middle",
+    "filter_ms": "dead letters of one event type",
+    "groups_ms": "groups of dead letters",
+    "detail_ms": "one dead letter",
+    "dashboard_ms": "dashboard",
+}
 COSTS: Mapping[str, str] = {
     "wal_bytes_per_job": "WAL bytes per delivered task",
     "commits_per_job": "commits per delivered task",
@@ -155,6 +164,11 @@ GOALS: tuple[Ratio | AtMost, ...] = (
         Ratio(f"{text}, against {peer}", OUR_WEBHOOK, _deliver("webhook", peer), 1, at_least=False, key=key)
         for key, text in COSTS.items()
         for peer in ("pgqueuer", "awa")
+    ),
+    AtMost("first view of 200 000 dead letters, transferred", MANY_LETTERS, "view_kb", 60, "kB"),
+    *(
+        Ratio(f"page: {text}, 200 000 against 1 000", MANY_LETTERS, FEW_LETTERS, 1.3, at_least=False, key=key)
+        for key, text in PAGES.items()
     ),
     AtMost("memory of a worker", MEMORY, "worker_mb", 150, "MB"),
     AtMost("memory of the API", MEMORY, "api_mb", 150, "MB"),

@@ -9,7 +9,7 @@ import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from bench.goals import COSTS, Key, Outcome, Results, Verdict, judge
+from bench.goals import COSTS, FEW_LETTERS, MANY_LETTERS, PAGES, Key, Outcome, Results, Verdict, judge
 from bench.model import Run, spread
 from bench.peers.base import Peer
 from bench.plots import Bar, bars, number
@@ -167,6 +167,7 @@ def _page(results: Results, about: Mapping[str, object], plots: Mapping[str, str
     for key in ("p50_ms", "p99_ms"):
         lines += [f"{key[:-3]}:", "", *figures_table(results, "idle", ("latency",), key), ""]
     lines += ["## Latency under load", "", *_under_load(results)]
+    lines += ["", "## Pages", "", *_pages(results)]
     return lines
 
 
@@ -182,6 +183,20 @@ def _under_load(results: Results) -> list[str]:
     for text, (place, prefix) in rows.items():
         cells = [_cell(results, place, f"{prefix}p{share}_ms") for share in (50, 95, 99)]
         lines.append(f"| {text} | {' | '.join(cells)} |")
+    return lines
+
+
+def _pages(results: Results) -> list[str]:
+    lines = [
+        "One request at a time, signed in, until the last byte of the document: median of 40, milliseconds.",
+        "Transferred: what Chromium takes for its first view of the list, with styles and scripts, thousands of bytes",
+        "as they come over the wire.",
+        "",
+        "| | 1 000 dead letters | 200 000 |",
+        "|---|---|---|",
+    ]
+    for key, text in (PAGES | {"view_kb": "transferred for the first view"}).items():
+        lines.append(f"| {text} | {_cell(results, FEW_LETTERS, key)} | {_cell(results, MANY_LETTERS, key)} |")
     return lines
 
 

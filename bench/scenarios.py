@@ -14,6 +14,9 @@ from bench.ceilings.ingest import ingest
 from bench.ceilings.insert import insert
 from bench.ceilings.spike import spike
 from bench.model import NotRun, Run
+from bench.pages import LARGE as MANY_LETTERS
+from bench.pages import SMALL as FEW_LETTERS
+from bench.pages import pages
 from bench.peers.base import Peer, Setup
 
 OURS = "redrive"
@@ -86,7 +89,12 @@ class OurSide:
 
 def steps(where: Setup, peers: list[Peer], scale: Scale) -> list[Step]:
     ours = OurSide(where)
-    return [*_deliver(where, ours, peers, scale), *_ingest(where, ours, scale), *_single(ours, scale)]
+    return [
+        *_deliver(where, ours, peers, scale),
+        *_ingest(where, ours, scale),
+        *_single(ours, scale),
+        _pages(where, scale),
+    ]
 
 
 def _deliver(where: Setup, ours: OurSide, peers: list[Peer], scale: Scale) -> list[Step]:
@@ -139,3 +147,9 @@ def _single(ours: OurSide, scale: Scale) -> list[Step]:
         Step("snapshot", "free", OURS, 1, lambda: ours("pinned_snapshot", 100_000 // scale.divide_by), ("pinned",)),
         Step("memory", "500 in flight", OURS, 1, lambda: ours("memory")),
     ]  # fmt: skip
+
+
+def _pages(where: Setup, scale: Scale) -> Step:
+    """Both in one step: they are asked in turn."""
+    many = MANY_LETTERS // scale.divide_by
+    return Step("pages", "few letters", OURS, 1, lambda: pages(where.server, FEW_LETTERS, many), ("many letters",))
