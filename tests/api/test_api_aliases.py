@@ -36,6 +36,16 @@ async def test_retry_takes_an_entry_of_the_queue_and_a_dead_letter_alike(api: Ap
     assert shape["next_retry_at"] is not None
 
 
+async def test_bulk_retry_takes_dead_letters_named_by_their_ids(api: Api) -> None:
+    await api.endpoint()
+    waiting, dead = await api.failed_task(), await api.dead_task()
+    body = {"ids": [waiting["id"], dead["id"]]}
+    made = await api.owner.post("/v1/retry-queue/bulk-retry", body)
+    assert (made.status, made.json["total"], made.json["failed"]) == (202, 2, 0)
+    stands = [(await api.owner.get(f"/v1/retry-queue/{each['id']}")).json["status"] for each in (waiting, dead)]
+    assert stands == ["in_progress", "pending"]
+
+
 async def test_skip_and_delete_do_what_the_canonical_paths_do(api: Api) -> None:
     await api.endpoint()
     entry = await api.failed_task()

@@ -219,6 +219,53 @@ async def test_dead_letters_are_redriven_as_one_alone_would_be(
     await _sound(engine, clock)
 
 
+async def test_dead_letters_named_among_entries_of_the_queue_are_redriven(engine: Engine, clock: ManualClock) -> None:
+    """As the single retry takes both, each with its own entry in the audit."""
+    await engine.endpoint()
+    dead, gone, replaying = await _dead(engine, 3)
+    await engine.close_letter(gone, "deleted")
+    await engine.redrive(replaying)
+    (waiting,) = await _retrying(engine, 1)
+    desk = Desk(engine)
+    operation = await desk.begin("retry_queue", "retry", ids=[dead, waiting, gone, replaying])
+    await desk.run(operation)
+    assert [item["state"] for item in await desk.items(operation)] == ["sent", "sent", "failed", "sent"]
+    task = await engine.task(dead)
+    assert (task["state"], task["generation"], task["due_at"]) == ("waiting", 1, clock.now() + timedelta(seconds=5))
+    assert (await engine.task(waiting))["due_at"] == clock.now()
+    rows = await engine.sql.fetch(
+        "SELECT action, subject_id FROM redrive.audit WHERE subject_id = ANY ($1) AND after ->> 'operation_id' = $2",
+        [dead, waiting, replaying],
+        str(operation),
+    )
+    assert {tuple(row) for row in rows} == {
+        ("dead_letter.retry", dead),
+        ("task.retry", waiting),
+        ("task.retry", replaying),
+    }
+    clock.advance(5)
+    for job in await engine.claim():
+        await engine.succeed(job)
+    assert await desk.sums(operation) == ("completed", 4, 3, 1)
+    await _sound(engine, clock)
+
+
+@pytest.mark.parametrize("chosen", ["ids", "filter"])
+async def test_what_dies_after_the_click_is_not_brought_back(engine: Engine, clock: ManualClock, chosen: str) -> None:
+    """Somebody skipped it meanwhile, and knew why."""
+    await engine.endpoint()
+    (task,) = await _retrying(engine, 1)
+    desk = Desk(engine)
+    spec = {"ids": [task]} if chosen == "ids" else {"filter": {"event_type": "invoice.paid"}}
+    operation = await desk.begin("retry_queue", "retry", **spec)
+    if chosen == "filter":
+        await desk.steps.step_of(engine.org_id, operation)  # it is collected
+    clock.advance(1)
+    assert await engine.skip(task) is None
+    assert await desk.sums(operation) == ("completed", 1, 0, 1)
+    assert (await engine.task(task))["state"] == "dead"
+
+
 async def test_each_redriven_task_has_a_jitter_of_its_own(engine: Engine, clock: ManualClock) -> None:
     await engine.policy("shaky", kind="list", delays_s=[100], jitter=0.5, max_retries=3)
     await engine.endpoint(policy="shaky")

@@ -34,19 +34,25 @@ _NOTES = {
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What becomes of an item. `acts`: something is to be done to its task."""
+    """What becomes of an item. `acts`: something is to be done to its task; `revives`: it begins anew."""
 
     item: Record
     state: str  # sent, succeeded, failed
     acts: bool = False
+    revives: bool = False
     fence: int | None = None
     note: str | None = None
 
 
-def judge(subject: str, action: str, item: Record) -> Verdict:
-    """As the single action would be judged; only a retry of a task that is under way just waits for its end."""
+def judge(operation: Record, item: Record) -> Verdict:
+    """As the single action would be judged; only a retry of a task that is under way just waits for its end, and one
+    that died after the click is left alone: whoever chose it saw it alive, and it may have been skipped on purpose.
+    """
+    action = operation["action"]
     if action == "retry":
-        return _judge_retry(item) if subject == RETRY_QUEUE else _judge_redrive(item)
+        is_queue = operation["subject"] == RETRY_QUEUE
+        was_dead = item["died_at"] is not None and item["died_at"] <= operation["created_at"]
+        return _judge_retry(item) if is_queue and not (was_dead and item["state"] == "dead") else _judge_redrive(item)
     if action == "skip":
         return _judge_skip(item)
     return _judge_close(item, _CLOSED[action])
@@ -76,7 +82,7 @@ def _judge_redrive(item: Record) -> Verdict:
         return _refused(item, Refusal.REPLAYING)
     if item["state"] != "dead":
         return _refused(item, Refusal.NOT_OPEN)
-    return Verdict(item, "sent", acts=True, fence=item["fence"])
+    return Verdict(item, "sent", acts=True, revives=True, fence=item["fence"])
 
 
 def _judge_skip(item: Record) -> Verdict:
@@ -115,29 +121,37 @@ class Acts:
     async def carry_out(self, verdicts: Sequence[Verdict]) -> list[Verdict]:
         """Do it, and write it into the audit. The verdicts come back as they turned out."""
         operation = self._operation
-        action, is_queue = operation["action"], operation["subject"] == RETRY_QUEUE
         if operation["patch"] is not None:
             patch = msgspec.json.decode(operation["patch"])
             return [await self._patched(verdict, patch) if verdict.acts else verdict for verdict in verdicts]
-        delays_s: list[float] = []
-        if action == "retry" and not is_queue:
-            verdicts, delays_s = self._delays(verdicts)
-        acting = [verdict.item for verdict in verdicts if verdict.acts]
-        if not acting:
-            return list(verdicts)
-        ids = [item["task_id"] for item in acting]
+        verdicts, delays_s = self._delays(verdicts)
+        await self._revive([verdict.item for verdict in verdicts if verdict.revives], delays_s)
+        await self._act_on([verdict.item for verdict in verdicts if verdict.acts and not verdict.revives])
+        return verdicts
+
+    async def _revive(self, items: Sequence[Record], delays_s: Sequence[float]) -> None:
+        if not items:
+            return
+        ids = [item["task_id"] for item in items]
+        done = await self._do("redrive_many", self._clock.now(), self._org_id, ids, delays_s, *self._who_and_why)
+        assert done == len(items), "their tasks are locked: what was judged still holds"
+        await self._audit("dead_letter", items)
+        self._tell(items, EventStatus.FAILED, EventStatus.QUEUED)
+
+    async def _act_on(self, items: Sequence[Record]) -> None:
+        if not items:
+            return
+        action, ids = self._operation["action"], [item["task_id"] for item in items]
         if action == "skip":
-            done = await self._skip(acting)
-        elif action != "retry":
-            done = await self._do("close_many", self._org_id, ids, _CLOSED[action], *self._who_and_why)
-        elif is_queue:
+            done = await self._skip(items)
+        elif action == "retry":
             done = await self._do("expedite_many", self._clock.now(), self._org_id, ids)
         else:
-            done = await self._do("redrive_many", self._clock.now(), self._org_id, ids, delays_s, *self._who_and_why)
-        assert done == len(acting), "their tasks are locked: what was judged still holds"
-        await self._audit(acting)
-        self._tell(acting)
-        return list(verdicts)
+            done = await self._do("close_many", self._org_id, ids, _CLOSED[action], *self._who_and_why)
+        assert done == len(items), "their tasks are locked: what was judged still holds"
+        await self._audit("task" if self._operation["subject"] == RETRY_QUEUE else "dead_letter", items)
+        if action == "skip":  # what only hurries or closes a task moves no event
+            self._tell(items, EventStatus.QUEUED, EventStatus.FAILED)
 
     async def _patched(self, verdict: Verdict, patch: dict[str, object]) -> Verdict:
         """A replay of its own, with its entry in the audit: each payload is another."""
@@ -170,7 +184,7 @@ class Acts:
         kept: list[Verdict] = []
         delays_s: list[float] = []
         for verdict in verdicts:
-            if not verdict.acts:
+            if not verdict.revives:
                 kept.append(verdict)
                 continue
             try:
@@ -193,9 +207,8 @@ class Acts:
         ids = [item["task_id"] for item in items]
         return await self._do("skip_many", self._clock.now(), self._org_id, ids, categories, marks, messages)
 
-    async def _audit(self, items: Sequence[Record]) -> None:
+    async def _audit(self, kind: str, items: Sequence[Record]) -> None:
         operation = self._operation
-        kind = "task" if operation["subject"] == RETRY_QUEUE else "dead_letter"
         await self._session.execute(
             "record_audits",
             self._org_id,
@@ -210,18 +223,11 @@ class Acts:
             operation["source"],
         )
 
-    def _tell(self, items: Sequence[Record]) -> None:
-        """The same lines in the log as for each alone; what only hurries or closes a task moves no event."""
-        operation, action = self._operation, self._operation["action"]
-        if action == "skip":
-            old, new = EventStatus.QUEUED, EventStatus.FAILED
-        elif action == "retry" and operation["subject"] != RETRY_QUEUE:
-            old, new = EventStatus.FAILED, EventStatus.QUEUED
-        else:
-            return
+    def _tell(self, items: Sequence[Record], old: EventStatus, new: EventStatus) -> None:
+        """The same lines in the log as for each alone."""
         act = self._act
         for item in items:
-            retries = retries_granted(item, item["attempts"]) if action == "skip" else 1
+            retries = retries_granted(item, item["attempts"]) if new is EventStatus.FAILED else 1
             transitions.tell(
                 self._session,
                 act,

@@ -131,7 +131,7 @@ class OperationSteps:
         await session.fetchrow("lock_item_tasks", *place)
         items = await session.fetch("judge_items", *place)
         assert len(items) == count, "items are numbered without gaps"
-        verdicts = [judge(row["subject"], row["action"], item) for item in items]
+        verdicts = [judge(row, item) for item in items]
         verdicts = await Acts(session, row, self._clock, self._dice).carry_out(verdicts)
         await _mark(session, place, verdicts)
         ended = Counter(verdict.state for verdict in verdicts)
