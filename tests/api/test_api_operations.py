@@ -276,6 +276,28 @@ async def test_the_same_key_is_the_same_operation(api: Api) -> None:
     assert (await api.owner.get("/v1/operations")).json["pagination"]["total_count"] == 1
 
 
+async def test_operations_that_have_not_ended_are_listed_with_whoever_began_them(api: Api) -> None:
+    await api.endpoint()
+    under_way, paused = [
+        (await api.owner.post(f"{QUEUE}/bulk-retry", {"ids": await retrying(api, 1)})).json for _ in range(2)
+    ]
+    await api.owner.post(f"/v1/operations/{paused['id']}/pause")
+    ended = await api.owner.post(f"{QUEUE}/bulk-skip?wait=true", {"ids": [str(uuid4())]})
+    assert ended.status == 200, ended.body
+
+    async def listed(query: str) -> list[str]:
+        answer = (await api.viewer.get(f"/v1/operations?{query}")).json
+        assert answer["pagination"]["total_count"] == len(answer["data"])
+        return [each["id"] for each in answer["data"]]
+
+    assert await listed("active=true") == [paused["id"], under_way["id"]]
+    assert await listed("active=true&state=paused") == [paused["id"]]
+    assert await listed("active=false") == [ended.headers["x-operation-id"]]
+    assert await listed(f"active=true&by={under_way['by']}") == [paused["id"], under_way["id"]]
+    assert await listed("by=key:another") == []
+    assert (await api.viewer.get("/v1/operations?active=odd")).status == 400
+
+
 async def test_operations_are_listed_newest_first(api: Api) -> None:
     made = [(await api.owner.post(f"{QUEUE}/bulk-skip", {"ids": [str(uuid4())]})).json["id"] for _ in range(3)]
     paused = (await api.owner.post(f"{QUEUE}/bulk-retry", {"ids": await _one_retrying(api)})).json["id"]

@@ -196,3 +196,5 @@ class ItemsQuery(PageQuery):
 
 class OperationsQuery(PageQuery):
     state: Literal["preparing", "running", "paused", "cancelled", "completed"] | None = None
+    active: bool | None = None
+    by: Text | None = None

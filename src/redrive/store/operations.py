@@ -92,10 +92,19 @@ async def get_operation(session: Session, operation_id: UUID) -> Record | None:
     return await session.fetchrow("get_operation", session.org_id, operation_id)
 
 
-async def list_operations(session: Session, *, state: str | None, limit: int, after: Sequence[object] | None) -> Page:
-    """Newest first."""
-    rows = await session.fetch("list_operations", session.org_id, state, *(after or (None,)), limit + 1)
-    counted = await session.fetchrow("count_operations", session.org_id, state)
+async def list_operations(
+    session: Session,
+    *,
+    state: str | None = None,
+    active: bool | None = None,
+    by: str | None = None,
+    limit: int,
+    after: Sequence[object] | None,
+) -> Page:
+    """Newest first. `active`: those that have not ended, paused ones included, or those that have. `by`: the actor."""
+    filters = (state, active, by)
+    rows = await session.fetch("list_operations", session.org_id, *filters, *(after or (None,)), limit + 1)
+    counted = await session.fetchrow("count_operations", session.org_id, *filters)
     return page_of(rows, limit, ("id",), counted["n"] if counted else 0)
 
 

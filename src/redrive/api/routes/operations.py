@@ -49,7 +49,9 @@ async def list_operations(query: Annotated[OperationsQuery, Query()], caller: Re
     place = ListPlace("operations", caller.org_id, query.filters())
     after = context.cursors.read(place, query.cursor)
     async with context.tenant(caller) as session:
-        found = await operations.list_operations(session, state=query.state, limit=query.limit, after=after)
+        found = await operations.list_operations(
+            session, state=query.state, active=query.active, by=query.by, limit=query.limit, after=after
+        )
     cursor = context.cursors.write(place, found.next_key) if found.next_key else None
     rows = [shapes.operation(row) for row in found.rows]
     return answer(page_shape(rows, limit=query.limit, cursor=cursor, total=found.total))
