@@ -34,6 +34,11 @@ MINUTE = timedelta(minutes=1)
 _numbers = count()
 HOT = {"task", "event", "attempt", "payload", "dead_letter", "idempotency", "operation", "operation_item"}
 Arguments = tuple[object, ...]
+ENDED_OPERATIONS = """
+    INSERT INTO redrive.operation
+           (org_id, id, subject, action, state, collected, actor, step_at, created_at, updated_at, finished_at)
+    SELECT org_id, redrive.uuid7(), 'dead_letters', 'retry', 'completed', true, 'somebody', now(), now(), now(), now()
+      FROM redrive.org, generate_series(1, 2000)"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +158,10 @@ def _deliveries(status: str | None) -> Callable[[Facts], Arguments]:
     return lambda facts: (facts.engine.org_id, new_id(), status, None, 51, 10_000 if status else 51)
 
 
+def _operations(active: bool | None) -> Callable[[Facts], Arguments]:
+    return lambda facts: (facts.engine.org_id, None, active, None, None, 51)
+
+
 def _health(facts: Facts) -> Arguments:
     return facts.engine.org_id, [new_id(), new_id()], 400, 100, 10, 1_001, 10_000
 
@@ -214,6 +223,9 @@ APP = [
     Case("oldest_due", lambda facts: (facts.engine.org_id, facts.now, 10_000), "task_retrying"),
     Case("count_held", lambda facts: (facts.engine.org_id, new_id(), 10_000), "task_held"),
     Case("hold_causes", _by_task, "task_pkey"),
+    Case("list_operations", _operations(None), "operation_pkey", sorts=False),
+    Case("list_operations", _operations(True), "operation_unfinished", sorts=False),
+    Case("count_operations", lambda facts: _operations(True)(facts)[:4], "operation_unfinished"),
     *(
         Case("endpoint_health", _health, index)
         for index in ("task_of_endpoint", "attempt_pkey", "task_retrying", "dead_letter_by_endpoint", "task_held")
@@ -232,6 +244,7 @@ async def databases(postgres: EmbeddedPostgres, template_database: str) -> Async
             facts[name] = Facts(engine, clock.now(), new_id(), new_id())
             if name == FULL:
                 facts[name] = await _fill(engine, clock)
+                await _as_superuser(postgres, name, ENDED_OPERATIONS)
                 await _as_superuser(postgres, name, "ANALYZE")
         yield facts
 
