@@ -1,0 +1,269 @@
+"""What happens is tallied per minute as it is written: nothing twice, nothing missed, and folded without loss."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import datetime, timedelta
+from uuid import UUID
+
+import pytest
+
+from redrive.core.decide import Die, Reason, Succeed
+from redrive.core.outcome import Category, Success
+from redrive.core.ports import NO_EXCHANGE, Settlement, SweptOrg
+from redrive.core.pulse import RETRY_SLOTS, WAIT_BOUNDS_S, WAIT_SLOTS
+from redrive.engine.janitor import Janitor
+from redrive.store import retention
+from redrive.store.audit import Act
+from redrive.store.db import Database, Record
+from redrive.store.pausing import PauseScope
+from redrive.store.retention import Retention
+from support.engine import START, UNAVAILABLE, Engine, ManualClock
+
+MINUTE_S = 60.0
+HOUR_S = 3_600.0
+DAY_S = 86_400.0
+FORGOTTEN = datetime.min  # how '-infinity' reads
+PULSES = """
+  SELECT minute, sum(created)::int AS created, sum(opened)::int AS opened, sum(delivered)::int AS delivered,
+         sum(failed)::int AS failed, sum(retried)::int AS retried, sum(waited) AS waited
+    FROM redrive.pulse WHERE org_id = $1 GROUP BY minute ORDER BY minute"""
+SLOTS = """
+  SELECT place::int - 1 AS slot, sum(n)::int AS n FROM redrive.pulse, unnest({column}) WITH ORDINALITY AS u(n, place)
+   WHERE org_id = $1 GROUP BY 1 HAVING sum(n) > 0"""
+Numbers = tuple[int, int, int, int]
+
+
+async def pulses(engine: Engine, org_id: UUID | None = None) -> dict[datetime, Numbers]:
+    """Created, opened, delivered and failed in each minute that has any."""
+    rows = await engine.sql.fetch(PULSES, org_id or engine.org_id)
+    return {_moment(row["minute"]): (row["created"], row["opened"], row["delivered"], row["failed"]) for row in rows}
+
+
+async def slots(engine: Engine, column: str) -> dict[int, int]:
+    rows = await engine.sql.fetch(SLOTS.format(column=column), engine.org_id)
+    return {row["slot"]: row["n"] for row in rows}
+
+
+async def whole(engine: Engine) -> Record:
+    row = await engine.sql.fetchrow(
+        "SELECT sum(created), sum(opened), sum(delivered), sum(failed), sum(retried), sum(waited) FROM redrive.pulse"
+    )
+    assert row is not None
+    return row
+
+
+@asynccontextmanager
+async def janitor(engine: Engine) -> AsyncIterator[Janitor]:
+    db = await Database.open(engine.url, role="redrive_janitor", size=1)
+
+    @asynccontextmanager
+    async def opened() -> AsyncIterator[Retention]:
+        yield Retention(db, engine.clock, Act("engine"))
+
+    try:
+        yield Janitor(opened, every_s=HOUR_S, dice=lambda: 0.5, rest=0)
+    finally:
+        await db.close()
+
+
+async def test_each_minute_has_what_happened_in_it(engine: Engine, clock: ManualClock) -> None:
+    await engine.endpoint("a")
+    await engine.endpoint("b")
+    await engine.accept_many(3)
+    clock.advance(MINUTE_S)
+    await engine.accept("for the inbox", handler="absent")
+    jobs = await engine.claim()
+    await engine.succeed(jobs[0])
+    await engine.succeed(jobs[1])
+    clock.advance(MINUTE_S - 0.001)
+    await engine.kill(jobs[2])
+    await engine.fail(jobs[3])
+    clock.advance(0.001)
+    assert await engine.skip(jobs[3].id) is None
+    await engine.redrive(jobs[2].id)
+    assert await pulses(engine) == {
+        START: (3, 6, 0, 0),
+        START + timedelta(minutes=1): (1, 1, 2, 1),
+        START + timedelta(minutes=2): (0, 1, 0, 1),
+    }
+    assert await engine.sql.fetchval("SELECT sum(opened - delivered - failed) FROM redrive.pulse") == 4
+    assert await engine.sql.fetchval("SELECT count(*) FROM redrive.task WHERE open") == 4
+
+
+async def test_an_event_for_nobody_is_created_and_opens_nothing(engine: Engine) -> None:
+    await engine.accept_many(2)
+    assert await pulses(engine) == {START: (2, 0, 0, 0)}
+
+
+async def test_an_event_that_is_handed_in_again_is_not_tallied_again(engine: Engine) -> None:
+    await engine.endpoint()
+    event = engine.new_event()
+    await engine.accept_all([event])
+    await engine.accept_all([event])
+    assert await pulses(engine) == {START: (1, 1, 0, 0)}
+
+
+async def test_one_batch_of_two_orgs_is_tallied_for_each(engine: Engine) -> None:
+    other = await engine.org("other")
+    await engine.endpoint()
+    await engine.endpoint(org=other)
+    await engine.accept_all([engine.new_event(), engine.new_event(org_id=other), engine.new_event(org_id=other)])
+    jobs = sorted(await engine.claim(), key=lambda job: job.org_id == other)
+    dead = Die(Reason.EXHAUSTED, Category.SERVER_ERROR)
+    await engine.tasks.settle(
+        [
+            Settlement(jobs[0], Success(200), Succeed(), NO_EXCHANGE, 0.1),
+            Settlement(jobs[1], Success(200), Succeed(), NO_EXCHANGE, 0.1),
+            Settlement(jobs[2], UNAVAILABLE, dead, NO_EXCHANGE, 0.1),
+        ]
+    )
+    assert await pulses(engine) == {START: (1, 1, 1, 0)}
+    assert await pulses(engine, other) == {START: (2, 2, 1, 1)}
+
+
+async def test_what_only_moves_about_is_no_news(engine: Engine, clock: ManualClock) -> None:
+    """Leased, given back, held, released, retried: none of it opens or ends anything."""
+    endpoint_id = await engine.endpoint()
+    await engine.accept()
+    clock.advance(MINUTE_S)
+    await engine.fail(await engine.claim_one(), delay_s=0)
+    await engine.pause(PauseScope.ENDPOINT, endpoint_id)
+    assert await engine.claim() == []
+    await engine.resume(PauseScope.ENDPOINT, endpoint_id)
+    lost = await engine.claim_one()
+    clock.advance(HOUR_S)
+    again = await engine.claim_one()
+    assert again.id == lost.id
+    assert await pulses(engine) == {START: (1, 1, 0, 0)}
+
+
+async def test_a_worker_that_lost_its_lease_tallies_nothing(engine: Engine, clock: ManualClock) -> None:
+    await engine.endpoint()
+    await engine.accept()
+    slow = await engine.claim_one()
+    clock.advance(HOUR_S)
+    await engine.succeed(await engine.claim_one())
+    await engine.kill(slow)
+    assert await pulses(engine) == {START: (1, 1, 0, 0), START + timedelta(hours=1): (0, 0, 1, 0)}
+
+
+@pytest.mark.parametrize(
+    ("waited_s", "slot"),
+    [(0, 0), (0.099, 0), (0.1, 1), (0.9, 3), (59.9, 8), (60, 9), (DAY_S, 14), (7 * DAY_S, 15), (9_999_999, 15)],
+)
+async def test_the_way_from_event_to_delivery_falls_into_its_slot(
+    engine: Engine, clock: ManualClock, waited_s: float, slot: int
+) -> None:
+    await engine.endpoint()
+    await engine.accept()
+    clock.advance(waited_s)
+    await engine.succeed(await engine.claim_one())
+    assert await slots(engine, "waits") == {slot: 1}
+    assert (await whole(engine))[5] == timedelta(seconds=waited_s)
+
+
+async def test_a_death_takes_no_time_to_delivery(engine: Engine) -> None:
+    await engine.endpoint()
+    await engine.accept()
+    await engine.kill(await engine.claim_one())
+    assert await slots(engine, "waits") == {}
+    assert await slots(engine, "retries") == {0: 1}
+
+
+@pytest.mark.parametrize(("retries", "slot"), [(0, 0), (1, 1), (9, 9), (10, 10), (12, 10)])
+async def test_retries_are_told_by_how_many_it_took(engine: Engine, retries: int, slot: int) -> None:
+    await engine.endpoint()
+    await engine.accept()
+    for _ in range(retries):
+        await engine.fail(await engine.claim_one(), delay_s=0)
+    await engine.succeed(await engine.claim_one())
+    assert await slots(engine, "retries") == {slot: 1}
+    assert (await whole(engine))[4] == retries
+
+
+async def test_a_task_that_is_skipped_before_its_first_try_had_no_retry(engine: Engine) -> None:
+    await engine.accept(handler="absent")
+    task = await engine.sql.fetchrow("SELECT id FROM redrive.task")
+    assert task is not None
+    await engine.sql.execute("UPDATE redrive.task SET state = 'dead', reason = 'skipped' WHERE id = $1", task["id"])
+    assert await slots(engine, "retries") == {0: 1}
+    assert (await whole(engine))[4] == 0
+
+
+async def test_the_database_and_the_program_mean_the_same_slots(engine: Engine) -> None:
+    bounds = await engine.sql.fetchval("SELECT redrive.wait_bounds()")
+    assert [bound.total_seconds() for bound in bounds] == list(WAIT_BOUNDS_S)
+    await engine.accept()
+    row = await engine.sql.fetchrow("SELECT cardinality(waits), cardinality(retries) FROM redrive.pulse")
+    assert row is not None
+    assert tuple(row) == (WAIT_SLOTS, RETRY_SLOTS)
+
+
+async def test_old_minutes_become_quarters_and_older_ones_a_sum_and_nothing_is_lost(
+    engine: Engine, clock: ManualClock
+) -> None:
+    await engine.endpoint()
+    for _ in range(4):
+        await engine.accept()
+        clock.advance(10 * MINUTE_S)
+        await engine.succeed(await engine.claim_one())
+    before = await whole(engine)
+    histograms = await slots(engine, "waits"), await slots(engine, "retries")
+    async with janitor(engine) as sweeping:
+        clock.advance(2 * HOUR_S)
+        await sweeping.sweep(rested_s=0)
+        quarters = [START + timedelta(minutes=n) for n in (0, 15, 30)]
+        assert list(await pulses(engine)) == [*quarters, START + timedelta(minutes=40)]
+        assert await engine.sql.fetchval("SELECT array_agg(shard ORDER BY minute) FROM redrive.pulse") != [-1] * 4
+        clock.advance(HOUR_S)
+        await sweeping.sweep(rested_s=0)
+        assert await pulses(engine) == dict(zip(quarters, [(2, 2, 1, 0), (1, 1, 1, 0), (1, 1, 2, 0)], strict=True))
+        clock.advance(8 * DAY_S)
+        await sweeping.sweep(rested_s=0)
+        assert await pulses(engine) == {FORGOTTEN: (4, 4, 4, 0)}
+        await engine.accept()
+        clock.advance(9 * DAY_S)
+        await sweeping.sweep(rested_s=0)
+    assert await pulses(engine) == {FORGOTTEN: (5, 5, 4, 0)}
+    assert tuple(await whole(engine))[2:] == tuple(before)[2:]
+    assert (await slots(engine, "waits"), await slots(engine, "retries")) == histograms
+
+
+async def test_folding_says_nothing_in_the_audit_and_goes_on_until_it_is_done(
+    engine: Engine, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(retention, "BATCH_MINUTES", 2)
+    for _ in range(5):
+        await engine.accept()
+        clock.advance(MINUTE_S)
+    clock.advance(3 * HOUR_S)
+    async with janitor(engine) as sweeping:
+        await sweeping.sweep(rested_s=0)
+    assert await engine.sql.fetchval("SELECT array_agg(shard) FROM redrive.pulse") == [-1]
+    assert await engine.sql.fetchval("SELECT count(*) FROM redrive.audit WHERE action LIKE 'retention%'") == 0
+
+
+async def test_a_minute_that_somebody_still_adds_to_is_left_alone(engine: Engine, clock: ManualClock) -> None:
+    await engine.accept()
+    db = await Database.open(engine.url, role="redrive_janitor", size=1)
+    now = clock.advance(3 * HOUR_S)
+    org = SweptOrg(engine.org_id, "default", now, None, None)
+    async with engine.db.transaction() as session:
+        await session._connection.execute("SELECT FROM redrive.pulse FOR UPDATE")
+        await Retention(db, clock, Act("engine")).batch(org, None)
+    await db.close()
+    assert await pulses(engine) == {START: (1, 0, 0, 0)}
+    assert await engine.sql.fetchval("SELECT min(shard) >= 0 FROM redrive.pulse")
+
+
+async def test_a_dry_run_folds_nothing(engine: Engine, clock: ManualClock) -> None:
+    await engine.accept()
+    db = await Database.open(engine.url, role="redrive_janitor", size=1)
+    org = SweptOrg(engine.org_id, "default", clock.advance(3 * HOUR_S), None, None)
+    await Retention(db, clock, Act("engine"), dry_run=True).batch(org, None)
+    await db.close()
+    assert await engine.sql.fetchval("SELECT min(shard) >= 0 FROM redrive.pulse")
+
+
+def _moment(minute: datetime) -> datetime:
+    return FORGOTTEN if minute.year == 1 else minute
