@@ -15,9 +15,12 @@ from redrive.api.shapes import Shape
 from redrive.store import operations
 from redrive.store.db import Session
 from redrive.store.endpoint_names import endpoint_called
+from redrive.store.keys import Caller
+from redrive.store.orgs import as_id
 from redrive.web.search import Search, asked, moment, quoted
 
 PAGE_ROWS = 50
+MAX_OPERATIONS_SHOWN = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,11 +110,14 @@ class FilterBuilder:
         self.filter["endpoint_id"] = found
 
 
-async def operation_asked_for(session: Session, request: Request) -> list[Shape]:
-    """The operation that the address names: its bar survives a reload."""
-    try:
-        wanted = UUID(request.query_params.get("op", ""))
-    except ValueError:
-        return []
-    row = await operations.get_operation(session, wanted)
-    return [operation_shapes.operation(row)] if row is not None else []
+async def operations_to_show(session: Session, request: Request, caller: Caller) -> list[Shape]:
+    """What the caller has begun and is not done, and the operation that the address names: bars survive a reload."""
+    page = await operations.list_operations(
+        session, state=None, active=True, by=caller.actor, limit=MAX_OPERATIONS_SHOWN, after=None
+    )
+    rows = {row["id"]: row for row in page.rows}
+    named = as_id(request.query_params.get("op", ""))
+    if named is not None and named not in rows:
+        row = await operations.get_operation(session, named)
+        rows |= {} if row is None else {named: row}
+    return [operation_shapes.operation(row) for row in rows.values()]

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from fastapi import APIRouter, Request, Response
+from markupsafe import Markup
 
 from redrive.api import shapes
 from redrive.api.context import Context
@@ -12,12 +13,14 @@ from redrive.api.cursors import ListPlace
 from redrive.api.shapes import Shape
 from redrive.store import dead_letters
 from redrive.store.choices import event_types
+from redrive.store.db import Session
 from redrive.store.dead_letters import DeadLetterFilter
 from redrive.store.endpoint_names import endpoint_names, offered_names
 from redrive.store.operations import DEAD_LETTERS
 from redrive.store.paging import MAX_COUNTED
+from redrive.web.charts import Series, lines
 from redrive.web.frame import Frame, load_frame
-from redrive.web.lists import PAGE_ROWS, Asked, FilterBuilder, operation_asked_for, searched, terms_of
+from redrive.web.lists import PAGE_ROWS, Asked, FilterBuilder, operations_to_show, searched, terms_of
 from redrive.web.render import render
 from redrive.web.visitor import PageRoute, Visitor
 from redrive.web.words import CATEGORIES, REASONS
@@ -25,6 +28,8 @@ from redrive.web.words import CATEGORIES, REASONS
 PATH = "/integrations/logs/dead-letter-queue"
 ADMIN_PATH = "/app/admin/dlq"
 QUALIFIERS = ("state", "type", "system", "endpoint", "error", "reason", "kind", "group", "since", "until")
+DAY = timedelta(days=1)
+QUARTERS = 96
 STATES = {"open": "Open", "replaying": "Replaying", "resolved": "Resolved", "ignored": "Ignored"}
 
 router = APIRouter(route_class=PageRoute)
@@ -42,6 +47,8 @@ class DeadLettersPage:
     event_types: Sequence[str]  # to choose from
     endpoint_names: Sequence[str]
     operations: list[Shape]
+    arrivals: Markup
+    arrivals_note: str
 
     states = STATES
     categories = CATEGORIES
@@ -63,6 +70,15 @@ class DeadLettersPage:
         newest = self.letters[0]["created_at"] if self.letters else self.frame.now
         assert isinstance(newest, datetime)
         return dict(self.asked.filter) | {"since": (newest + timedelta(microseconds=1)).isoformat()}
+
+
+async def _arrivals(session: Session, chosen: DeadLetterFilter, now: datetime) -> tuple[Markup, str]:
+    """When those that match came, over the last day; and what to say where only the newest could be looked at."""
+    trend = await dead_letters.arrivals(session, chosen, since=now - DAY, until=now, buckets=QUARTERS)
+    chart = lines(
+        "Dead letters per 15 minutes", [Series("failed", "dead letters", trend.counts)], start="24 h ago", height=92
+    )
+    return chart, "" if trend.is_whole else f" · of the newest {dead_letters.MAX_ARRIVALS:,}"
 
 
 @router.get(PATH)
@@ -97,6 +113,7 @@ async def dead_letters_page(request: Request, visitor: Visitor, context: Context
             limit=PAGE_ROWS,
             after=context.cursors.read(place, given),
         )
+        drawn, note = await _arrivals(session, DeadLetterFilter(**chosen.filter), frame.now)  # type: ignore[arg-type]
         names = await endpoint_names(session, [row["endpoint_id"] for row in page.rows])
         shown = DeadLettersPage(
             frame=frame,
@@ -108,8 +125,12 @@ async def dead_letters_page(request: Request, visitor: Visitor, context: Context
             if page.next_key
             else None,
             first_href=search.address(path) if given else None,
-            event_types=(await event_types(session, DEAD_LETTERS, state=str(chosen.filter.get("state", "open")))).values,
+            event_types=(
+                await event_types(session, DEAD_LETTERS, state=str(chosen.filter.get("state", "open")))
+            ).values,
             endpoint_names=await offered_names(session),
-            operations=await operation_asked_for(session, request),
+            operations=await operations_to_show(session, request, visitor),
+            arrivals=drawn,
+            arrivals_note=note,
         )
     return render(request, "dead_letters.html", shown)

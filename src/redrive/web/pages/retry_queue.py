@@ -16,7 +16,7 @@ from redrive.store.operations import RETRY_QUEUE
 from redrive.store.paging import MAX_COUNTED
 from redrive.store.retry_queue import RetryQueueFilter
 from redrive.web.frame import Frame, load_frame
-from redrive.web.lists import PAGE_ROWS, Asked, FilterBuilder, operation_asked_for, searched, terms_of
+from redrive.web.lists import PAGE_ROWS, Asked, FilterBuilder, operations_to_show, searched, terms_of
 from redrive.web.render import render
 from redrive.web.visitor import PageRoute, Visitor
 from redrive.web.words import CATEGORIES
@@ -88,6 +88,6 @@ async def retry_queue_page(request: Request, visitor: Visitor, context: Context)
             first_href=search.address(PATH) if given else None,
             event_types=(await event_types(session, RETRY_QUEUE)).values,
             endpoint_names=await offered_names(session),
-            operations=await operation_asked_for(session, request),
+            operations=await operations_to_show(session, request, visitor),
         )
     return render(request, "retry_queue.html", shown)
