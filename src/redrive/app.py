@@ -10,7 +10,9 @@ The API's process is put together in api_process: a worker need not load a web f
 
 import asyncio
 import gc
+import os
 import random
+import socket
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -21,11 +23,12 @@ import structlog
 
 from redrive.core.address import AddressRules
 from redrive.core.permissions import Role
-from redrive.core.ports import Destination, TaskStore
+from redrive.core.ports import Destination, TaskStore, WorkerCard
 from redrive.core.presets import PresetOverrides, presets
 from redrive.destinations.client import Client
 from redrive.destinations.http import HttpDestination
 from redrive.destinations.python import Handler, HandlerDestination
+from redrive.engine.heartbeat import Heartbeat
 from redrive.engine.janitor import Janitor
 from redrive.engine.operations import run_operations
 from redrive.engine.worker import Worker
@@ -43,6 +46,7 @@ from redrive.store.orgs import DEFAULT_ORG, new_id
 from redrive.store.retention import Retention
 from redrive.store.seal import Sealer
 from redrive.store.tasks import Tasks
+from redrive.store.workers import Workers
 from redrive.version import __version__
 
 SEAL_FILE = "secret.key"
@@ -190,7 +194,9 @@ async def run_worker(
     )
     try:
         async with open_worker(settings, engine, handlers=handlers) as worker, _listening(settings, url, worker):
+            heartbeat = Heartbeat(Workers(engine, DatabaseClock()), _card(settings, worker))
             beside = [
+                asyncio.create_task(heartbeat.run()),
                 asyncio.create_task(_janitor(settings, url).run()),
                 asyncio.create_task(run_operations(OperationSteps(engine, DatabaseClock()))),
             ]
@@ -201,8 +207,15 @@ async def run_worker(
                 for task in beside:
                     task.cancel()
                 await asyncio.gather(*beside, return_exceptions=True)
+                await heartbeat.leave()
     finally:
         await engine.close()
+
+
+def _card(settings: Settings, worker: Worker) -> WorkerCard:
+    return WorkerCard(
+        worker.worker_id, socket.gethostname(), os.getpid(), __version__, worker.queues, settings.concurrency
+    )
 
 
 def _janitor(settings: Settings, url: str) -> Janitor:

@@ -240,6 +240,10 @@ class SweptOrg(NamedTuple):
 class Sweeper(Protocol):
     """The janitor's view of the store."""
 
+    async def forget_workers(self) -> None:
+        """Those that nothing was heard of for a day."""
+        ...
+
     async def orgs(self, rested_s: float) -> list[SweptOrg]:
         """Those that nobody has begun with for so long."""
         ...
@@ -255,6 +259,25 @@ class Sweeper(Protocol):
     async def conclude(self, org: SweptOrg, swept: Swept) -> None:
         """Say in the audit what went."""
         ...
+
+
+class WorkerCard(NamedTuple):
+    """Who a worker is."""
+
+    worker_id: UUID
+    host: str
+    pid: int
+    version: str
+    queues: tuple[str, ...]
+    concurrency: int
+
+
+class WorkerBook(Protocol):
+    """Where workers say that they are there."""
+
+    async def beat(self, card: WorkerCard) -> None: ...
+
+    async def leave(self, worker_id: UUID) -> None: ...
 
 
 class Step(NamedTuple):

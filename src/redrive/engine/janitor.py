@@ -54,6 +54,7 @@ class Janitor:
         """One pass over the orgs that nobody has begun with for `rested_s`. Answers what went, by org."""
         done: dict[str, Swept] = {}
         async with self._open_sweeper() as sweeper:
+            await sweeper.forget_workers()
             for org in await sweeper.orgs(rested_s):
                 if await sweeper.begin(org, rested_s):
                     done[org.name] = await self._sweep_org(sweeper, org)

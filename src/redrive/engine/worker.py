@@ -83,6 +83,11 @@ class Worker:
         self._releaser = Releaser(store)
         self._followups: set[asyncio.Task[None]] = set()
 
+    @property
+    def queues(self) -> tuple[str, ...]:
+        """What it can carry out."""
+        return tuple(sorted(self._by_queue))
+
     # -- running ---------------------------------------------------------------------------------------------------
 
     def wake(self) -> None:

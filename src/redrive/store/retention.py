@@ -23,6 +23,7 @@ BATCH_ITEMS = 2_000
 PULSE_FOLDS_AFTER_S = 2 * 3_600.0  # minutes are shown for an hour, see core.pulse
 PULSE_SHOWN_S = 8 * 86_400.0
 BATCH_MINUTES = 2_000
+WORKER_TTL_S = 86_400.0
 
 _START = Floor(datetime(1970, 1, 1, tzinfo=UTC), UUID(int=0))
 
@@ -38,6 +39,10 @@ class Retention:
         self._act = act
         self._archive = archive
         self._dry_run = dry_run
+
+    async def forget_workers(self) -> None:
+        if not self._dry_run:
+            await self._db.execute("forget_workers", self._clock.now(), WORKER_TTL_S)
 
     async def orgs(self, rested_s: float) -> list[SweptOrg]:
         rows = await self._db.fetch("orgs_to_sweep", self._clock.now(), rested_s)
