@@ -12,6 +12,8 @@ from redrive.store.counters import counts
 from redrive.store.db import Session
 from redrive.store.keys import Caller, Kind
 from redrive.store.pausing import pauses
+from redrive.store.workers import WorkerSeen, last_seen
+from redrive.web.words import duration
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,4 +91,15 @@ async def load_frame(session: Session, caller: Caller, clock: Clock, place: str)
     ]
     row = await session.fetchrow("now", clock.now())
     assert row is not None
-    return Frame(caller, shown_counts(counted), tuple(notices), row["now"], place)
+    now: datetime = row["now"]
+    notices += _idleness(await last_seen(session, clock))
+    return Frame(caller, shown_counts(counted), tuple(notices), now, place)
+
+
+def _idleness(worker: WorkerSeen | None) -> list[Notice]:
+    """Whether anybody is working: without a worker everything is accepted and nothing is delivered."""
+    if worker is None:
+        return [Notice("bad", "No worker is running: nothing is delivered. `redrive worker` starts one.")]
+    if not worker.is_silent:
+        return []
+    return [Notice("bad", f"No worker has polled for {duration(worker.silent_s)}: nothing is delivered.")]

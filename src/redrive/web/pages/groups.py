@@ -108,7 +108,7 @@ async def groups_page(request: Request, visitor: Visitor, context: Context) -> R
         await chosen.endpoint(session)
         wanted = DeadLetterFilter(**chosen.filter)  # type: ignore[arg-type]
         found = await groups.list_groups(session, wanted, limit=MAX_SHOWN)
-        shown = await _shown(session, found, search, frame.now, wanted.state)
+        shown = await shown_groups(session, found, search, frame.now, wanted.state)
         offered = await offered_names(session)
         under_way = await operations_to_show(session, request, visitor)
     asked = Asked(search, chosen.filter, tuple(chosen.problems), terms_of(search, PATH))
@@ -117,7 +117,7 @@ async def groups_page(request: Request, visitor: Visitor, context: Context) -> R
     )
 
 
-async def _shown(session: Session, found: Groups, search: Search, now: datetime, state: str) -> list[Group]:
+async def shown_groups(session: Session, found: Groups, search: Search, now: datetime, state: str) -> list[Group]:
     rows = found.rows
     names = await endpoint_names(session, [row["endpoint_id"] for row in rows])
     trends = await groups.trends(

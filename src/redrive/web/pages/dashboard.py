@@ -1,0 +1,174 @@
+"""The dashboard: what came in, went out and failed lately, where it hurts, and whether anybody is working."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+
+from fastapi import APIRouter, Request, Response
+from markupsafe import Markup
+
+from redrive.api.context import Context
+from redrive.core.pulse import WAIT_BOUNDS_S, Window
+from redrive.store import groups, pulse
+from redrive.store.db import Session
+from redrive.store.dead_letters import DeadLetterFilter
+from redrive.store.pulse import Pulse, Standing, Tally, WorstEndpoint
+from redrive.web.charts import Part, Series, Unit, bars, donut, gauge, lines
+from redrive.web.frame import Frame, load_frame
+from redrive.web.pages.groups import Group, shown_groups
+from redrive.web.render import render
+from redrive.web.search import Search
+from redrive.web.visitor import PageRoute, Visitor
+
+PATH = "/"
+TARGET = 0.95  # of what ends: more failures than that are an alarm
+MAX_GROUPS = 5
+# Waits by slots that a person tells apart: up to which bound, and how it is called.
+WAITS = (
+    (1, "<1 s"),
+    (10, "<10 s"),
+    (60, "<1 min"),
+    (900, "<15 min"),
+    (3_600, "<1 h"),
+    (86_400, "<1 d"),
+    (None, "longer"),
+)
+
+router = APIRouter(route_class=PageRoute)
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """A window that can be looked at."""
+
+    name: str
+    label: str
+    ago: str
+    window: Window
+
+
+CHOICES = {
+    choice.name: choice
+    for choice in (
+        Choice("1h", "Last hour", "60 min ago", Window.HOUR),
+        Choice("24h", "Last 24 hours", "24 h ago", Window.DAY),
+        Choice("7d", "Last 7 days", "7 d ago", Window.WEEK),
+    )
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Charts:
+    """The seven, drawn."""
+
+    standing: Markup
+    rates: Markup
+    success: Markup
+    retries: Markup
+    waits: Markup
+    failed: Markup
+    depth: Markup
+
+
+@dataclass(frozen=True, slots=True)
+class DashboardPage:
+    frame: Frame
+    choice: Choice
+    pulse: Pulse
+    standing: Standing
+    charts: Charts
+    worst: list[WorstEndpoint]
+    groups: list[Group]
+    groups_total: int | None
+
+    choices = tuple(CHOICES.values())
+
+    @property
+    def per_minute(self) -> float:
+        """Events that came in during the last whole bucket, a minute."""
+        bucket = self.pulse.buckets[-2 if len(self.pulse.buckets) > 1 else -1]
+        return bucket.tally.created / _minutes(self.choice.window)
+
+
+@router.get(PATH)
+async def dashboard_page(request: Request, visitor: Visitor, context: Context) -> Response:
+    choice = CHOICES.get(request.query_params.get("window", ""), CHOICES["1h"])
+    async with context.tenant(visitor) as session:
+        frame = await load_frame(session, visitor, context.clock, PATH)
+        beat = await pulse.pulse(session, context.clock, choice.window)
+        standing = await pulse.standing(session)
+        worst = await pulse.worst_endpoints(session, context.clock)
+        found = await groups.list_groups(session, DeadLetterFilter(), limit=MAX_GROUPS)
+        causes = await _groups(session, found, frame)
+    page = DashboardPage(frame, choice, beat, standing, _drawn(beat, standing, choice), worst, causes, found.total)
+    return render(request, "dashboard.html", page)
+
+
+async def _groups(session: Session, found: groups.Groups, frame: Frame) -> list[Group]:
+    return await shown_groups(session, found, Search({}), frame.now, "open")
+
+
+def _minutes(window: Window) -> float:
+    return window.value.bucket / timedelta(minutes=1)
+
+
+def _drawn(beat: Pulse, standing: Standing, choice: Choice) -> Charts:
+    moments = [bucket.at.strftime("%d %b %H:%M") for bucket in beat.buckets]
+    minutes = _minutes(choice.window)
+    whole = beat.whole
+
+    def series(name: str, label: str, of: Callable[[Tally], float | None]) -> Series:
+        return Series(name, label, [of(bucket.tally) for bucket in beat.buckets])
+
+    return Charts(
+        standing=donut(
+            "Events by status",
+            [
+                Part("delivered", "delivered", standing.delivered),
+                Part("queued", "queued", standing.queued),
+                Part("failed", "failed", standing.failed),
+                Part("received", "received", standing.received),
+            ],
+        ),
+        rates=lines(
+            "Events per minute",
+            [
+                series("created", "created", lambda tally: tally.created / minutes),
+                series("delivered", "delivered", lambda tally: tally.delivered / minutes),
+                series("failed", "failed", lambda tally: tally.failed / minutes),
+            ],
+            start=choice.ago,
+            moments=moments,
+        ),
+        success=gauge("Success rate", whole.success_rate, TARGET, caption=choice.label.lower()),
+        retries=bars(
+            "Retries",
+            [*(str(retry) for retry in range(len(beat.retries) - 1)), f"{len(beat.retries) - 1}+"],
+            beat.retries,
+            name="retries",
+        ),
+        waits=bars("Time to delivery", [label for _, label in WAITS], _waits(beat)),
+        failed=lines(
+            "Failed rate",
+            [series("failed", "failed", lambda tally: tally.failed_rate)],
+            start=choice.ago,
+            moments=moments,
+            unit=Unit.RATE,
+        ),
+        depth=lines(
+            "Queue depth",
+            [Series("depth", "open tasks", [bucket.depth for bucket in beat.buckets])],
+            start=choice.ago,
+            moments=moments,
+        ),
+    )
+
+
+def _waits(beat: Pulse) -> list[int]:
+    """The fine slots that are kept, gathered into those that are shown."""
+    found, slot = [], 0
+    for bound, _ in WAITS:
+        end = len(beat.waits) if bound is None else WAIT_BOUNDS_S.index(bound) + 1
+        found.append(sum(beat.waits[slot:end]))
+        slot = end
+    return found
