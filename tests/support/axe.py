@@ -37,8 +37,7 @@ async def violations(page: Page, *, contrast_in: str | None = None) -> list[dict
     `contrast_in`: ask for the contrast of colours in what this selector finds, not everywhere. That one rule takes
     longer than all others together, and on a very long page many seconds.
     """
-    if not await page.evaluate("typeof window.axe === 'object'"):
-        await page.evaluate(f"() => {{ {_axe()}; }}")
+    await _inject(page)
     rules: dict[str, Any] = {"runOnly": {"type": "tag", "values": list(RULES)}}
     if contrast_in is None:
         return await _ask(page, None, rules)
@@ -48,9 +47,23 @@ async def violations(page: Page, *, contrast_in: str | None = None) -> list[dict
 
 async def assert_accessible(page: Page, *, contrast_in: str | None = None) -> None:
     """No violation that keeps people out: none that axe calls serious or critical."""
-    found = await violations(page, contrast_in=contrast_in)
+    _assert_none_serious(page, await violations(page, contrast_in=contrast_in))
+
+
+async def assert_contrast(page: Page, *, within: str | None = None) -> None:
+    """Of colours, and nothing else: for a page that was asked about the rest already."""
+    await _inject(page)
+    _assert_none_serious(page, await _ask(page, within, {"runOnly": [CONTRAST]}))
+
+
+def _assert_none_serious(page: Page, found: list[dict[str, Any]]) -> None:
     serious = [violation for violation in found if violation["impact"] in SERIOUS]
     assert not serious, f"{page.url} is not accessible:\n" + "\n".join(_told(violation) for violation in serious)
+
+
+async def _inject(page: Page) -> None:
+    if not await page.evaluate("typeof window.axe === 'object'"):
+        await page.evaluate(f"() => {{ {_axe()}; }}")
 
 
 async def _ask(page: Page, place: str | None, options: dict[str, Any]) -> list[dict[str, Any]]:
