@@ -1,29 +1,27 @@
 """Pictures of the pages for docs/images: `make screenshots`, or of some `make screenshots ARGS="dead-letters groups"`.
 
-Opens every page of PAGES before an installation with a week of sample data, at three widths, in light and dark, and
-writes docs/images/NAME-WIDTH-SCHEME.png. A page that is not there, or had a fault, is named at the end, and the exit
-code is 1; the others are written all the same. A new page is one line in the table.
+Opens every page of browser.pages before an installation with a week of sample data, at three widths, in light and
+dark, and writes docs/images/NAME-WIDTH-SCHEME.png. A page that had a fault is named at the end, and the exit code is 1;
+the others are written all the same.
 """
 
 import argparse
 import asyncio
 import io
 import sys
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
 from pathlib import Path
 
 from PIL import Image
-from playwright.async_api import Page
 
+from browser.pages import PAGES, Place
 from redrive.observe.logs import set_up_logs
 from support import sample
 from support.chromium import Scheme, Visit, open_chromium, visiting
 from support.installation import Installation, installation
 from support.layout import assert_fits
 from support.receiver import open_receiver
-from support.remote import Remote
 from support.serve_sample import private_postgres
 
 FOLDER = Path(__file__).resolve().parents[2] / "docs" / "images"
@@ -34,61 +32,12 @@ MAX_BYTES = 60_000
 SETTLE_MS = 400  # what is live has come, and is drawn
 
 
-@dataclass(frozen=True, slots=True)
-class Shot:
-    """A page: its path, or how to find it; then what is done on it before the picture is taken."""
-
-    name: str
-    path: str | Callable[[Remote], Awaitable[str]]
-    act: Callable[[Page], Awaitable[None]] | None = None
-    signed_in: bool = True
-
-
-def first_of(listed: str, path: str, **query: str) -> Callable[[Remote], Awaitable[str]]:
-    """The path of the first thing in a list, like first_of("/v1/operations", "/operations/{id}")."""
-
-    async def find(api: Remote) -> str:
-        return path.format(**(await api.get(listed, limit="1", **query))["data"][0])
-
-    return find
-
-
-async def _select_some(page: Page) -> None:
-    boxes = page.locator("tbody input[type=checkbox]")
-    for number in range(min(3, await boxes.count())):
-        await boxes.nth(number).check()
-
-
-PAGES: Sequence[Shot] = (
-    Shot("sign-in", "/login", signed_in=False),
-    Shot("dashboard", "/"),
-    Shot("retry-queue", "/integrations/logs/retry-queue"),
-    Shot("dead-letters", "/integrations/logs/dead-letter-queue"),
-    Shot("dead-letters-selected", "/integrations/logs/dead-letter-queue", _select_some),
-    Shot("dead-letters-empty", "/integrations/logs/dead-letter-queue?type=nothing.like.it"),
-    Shot("groups", "/groups"),
-    Shot("dead-letter", first_of("/v1/dead-letters", "/app/admin/dlq/{id}", category="server_error")),
-    Shot("log", first_of("/v1/retry-queue", "/integrations/logs/{log_id}")),
-    Shot("endpoints", "/endpoints"),
-    Shot("endpoint", first_of("/v1/endpoints", "/endpoints/{id}")),
-    Shot("events", "/events"),
-    Shot("event", first_of("/v1/events", "/events/{event_id}")),
-    Shot("policies", "/policies"),
-    Shot("policy", "/policies/slow"),
-    Shot("operations", "/operations"),
-    Shot("operation", first_of("/v1/operations", "/operations/{id}", state="running")),
-    Shot("audit", "/audit"),
-    Shot("settings", "/settings"),
-    Shot("docs", "/docs"),
-)
-
-
 async def main(names: Sequence[str]) -> int:
     set_up_logs("console", "critical", service="screenshots")
     FOLDER.mkdir(parents=True, exist_ok=True)
-    chosen = [shot for shot in PAGES if not names or shot.name in names]
-    if unknown := set(names) - {shot.name for shot in PAGES}:
-        print(f"no such page: {', '.join(sorted(unknown))}; there are {', '.join(shot.name for shot in PAGES)}")
+    chosen = [place for place in PAGES if not names or place.name in names]
+    if unknown := set(names) - {place.name for place in PAGES}:
+        print(f"no such page: {', '.join(sorted(unknown))}; there are {', '.join(place.name for place in PAGES)}")
         return 2
     async with AsyncExitStack() as stack:
         url = await stack.enter_async_context(private_postgres())
@@ -99,32 +48,32 @@ async def main(names: Sequence[str]) -> int:
         await stack.enter_async_context(redrive.working(sample.HANDLERS))
         token = await redrive.session_token()
         troubles = []
-        for shot in chosen:
+        for place in chosen:
             try:
                 async with visiting(chromium, redrive.base_url) as visit:
-                    await _take(redrive, visit, shot, token)
-            except (AssertionError, IndexError) as trouble:
-                troubles.append(f"{shot.name}: {str(trouble) or 'nothing to show'}")
+                    await _take(redrive, visit, place, token)
+            except AssertionError as trouble:
+                troubles.append(f"{place.name}: {trouble}")
         print("\n".join(troubles), file=sys.stderr)
     return 1 if troubles else 0
 
 
-async def _take(redrive: Installation, visit: Visit, shot: Shot, token: str) -> None:
-    path = shot.path if isinstance(shot.path, str) else await shot.path(redrive.api)
+async def _take(redrive: Installation, visit: Visit, place: Place, token: str) -> None:
+    path = await place.address(redrive.api)
     for width, height in SIZES:
         for scheme in SCHEMES:
             page = await visit.page(
-                token=token if shot.signed_in else None, width=width, height=height, scheme=scheme, calm=True
+                token=token if place.signed_in else None, width=width, height=height, scheme=scheme, calm=True
             )
             answer = await page.goto(path)
             assert answer is not None
             assert answer.ok, f"{path} answered {answer.status}"
-            if shot.act is not None:
-                await shot.act(page)
+            if place.act is not None:
+                await place.act(page)
             await page.wait_for_timeout(SETTLE_MS)
             picture = small(await page.screenshot(animations="disabled", caret="hide"))
-            (FOLDER / f"{shot.name}-{width}-{scheme}.png").write_bytes(picture)
-            print(f"{shot.name}-{width}-{scheme}.png {len(picture) / 1000:.0f} kB")
+            (FOLDER / f"{place.name}-{width}-{scheme}.png").write_bytes(picture)
+            print(f"{place.name}-{width}-{scheme}.png {len(picture) / 1000:.0f} kB")
             await assert_fits(page)
             await page.close()
 

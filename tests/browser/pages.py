@@ -1,0 +1,82 @@
+"""Every page there is, in one table: for what must hold on all of them, and for their pictures. A new page is one line.
+
+A page that is promised but not built yet is left out; one that is built but not in the table fails a test.
+"""
+
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from dataclasses import dataclass
+from uuid import UUID
+
+from playwright.async_api import Page
+from starlette.routing import Match, Route
+
+from redrive.web import site
+from support.remote import Remote
+
+ANY_ID = str(UUID(int=1))
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """`listed`: the list whose first thing fills the gaps in the path. `act`: what is done before one looks."""
+
+    name: str
+    path: str
+    listed: str | None = None
+    act: Callable[[Page], Awaitable[None]] | None = None
+    signed_in: bool = True
+
+    async def address(self, api: Remote) -> str:
+        if self.listed is None:
+            return self.path
+        things = (await api.get(self.listed))["data"]
+        assert things, f"the sample has nothing at {self.listed}"
+        return self.path.format(**things[0])
+
+    def is_at(self, route: Route) -> bool:
+        path = self.path.partition("?")[0]
+        for gap in ("{id}", "{log_id}", "{event_id}"):
+            path = path.replace(gap, ANY_ID)
+        match, _ = route.matches({"type": "http", "method": "GET", "path": path, "headers": []})
+        return match is Match.FULL
+
+
+async def _select_some(page: Page) -> None:
+    boxes = page.locator("tbody input[type=checkbox]")
+    for number in range(min(3, await boxes.count())):
+        await boxes.nth(number).check()
+
+
+PROMISED: Sequence[Place] = (
+    Place("sign-in", "/sign-in", signed_in=False),
+    Place("dashboard", "/"),
+    Place("retry-queue", "/integrations/logs/retry-queue"),
+    Place("dead-letters", "/integrations/logs/dead-letter-queue"),
+    Place("dead-letters-selected", "/app/admin/dlq", act=_select_some),
+    Place("dead-letters-empty", "/integrations/logs/dead-letter-queue?type=nothing.like.it"),
+    Place("groups", "/groups"),
+    Place("dead-letter", "/app/admin/dlq/{id}", "/v1/dead-letters?category=server_error"),
+    Place("log", "/integrations/logs/{log_id}", "/v1/retry-queue"),
+    Place("endpoints", "/endpoints"),
+    Place("endpoint", "/endpoints/{id}", "/v1/endpoints"),
+    Place("events", "/events"),
+    Place("event", "/events/{event_id}", "/v1/events"),
+    Place("inbox", "/inbox"),
+    Place("policies", "/policies"),
+    Place("policy", "/policies/slow"),
+    Place("operations", "/operations"),
+    Place("operation", "/operations/{id}", "/v1/operations?state=running"),
+    Place("audit", "/audit"),
+    Place("settings", "/settings"),
+)
+
+
+def routes() -> Iterator[Route]:
+    """Of all pages that can be looked at."""
+    for page in site._PAGES:
+        for route in page.router.routes:
+            if isinstance(route, Route) and "GET" in (route.methods or ()):
+                yield route
+
+
+PAGES: Sequence[Place] = tuple(place for place in PROMISED if any(place.is_at(route) for route in routes()))

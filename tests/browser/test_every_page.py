@@ -1,0 +1,82 @@
+"""What holds on every page, whoever wrote it: before a week of sample data, hostile texts among it."""
+
+from collections.abc import AsyncIterator
+from urllib.parse import urlencode
+
+import pytest
+import pytest_asyncio
+from playwright.async_api import Browser, Page, expect
+
+from browser.pages import PAGES, PROMISED, Place, routes
+from conftest import _database
+from redrive.store.embedded import EmbeddedPostgres
+from support import sample
+from support.axe import assert_accessible, assert_contrast
+from support.chromium import Visit, visiting
+from support.installation import Installation, installation
+from support.layout import assert_fits
+from support.receiver import open_receiver
+
+ROUNDS = 4
+WIDTHS = (390, 768, 1440)
+HEIGHT = 900
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def sampled(chromium: Browser, postgres: EmbeddedPostgres, template_database: str) -> AsyncIterator[Installation]:
+    async with (
+        _database(postgres, template_database) as url,
+        open_receiver() as receiver,
+        installation(url) as redrive,
+    ):
+        await sample.live_through(redrive, receiver, rounds=ROUNDS)
+        yield redrive
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def visit(chromium: Browser, sampled: Installation) -> AsyncIterator[Visit]:
+    async with visiting(chromium, sampled.base_url) as opened:
+        yield opened
+
+
+async def opened(visit: Visit, sampled: Installation, place: Place, width: int) -> Page:
+    token = await sampled.session_token() if place.signed_in else None
+    page = await visit.page(token=token, width=width, height=HEIGHT, calm=True)
+    answer = await page.goto(await place.address(sampled.api))
+    assert answer is not None
+    assert answer.status == 200
+    if place.act is not None:
+        await place.act(page)
+    return page
+
+
+@pytest.mark.parametrize("place", PAGES, ids=lambda place: place.name)
+async def test_a_page_is_sound_and_for_everybody_at_any_width_in_light_and_dark(
+    visit: Visit, sampled: Installation, place: Place
+) -> None:
+    narrow = await opened(visit, sampled, place, WIDTHS[0])
+    await assert_fits(narrow)
+    await assert_accessible(narrow)
+    wide = await opened(visit, sampled, place, WIDTHS[-1])
+    await assert_accessible(wide)
+    # Texts of the sample would make a picture named x, and scripts.
+    assert await wide.locator("img[src=x], [onerror], script:not([src])").count() == 0
+    await wide.emulate_media(color_scheme="dark")
+    await assert_contrast(wide)
+    for width in WIDTHS:
+        await wide.set_viewport_size({"width": width, "height": HEIGHT})
+        await assert_fits(wide)
+
+
+async def test_a_strangers_text_is_shown_as_text(visit: Visit, sampled: Installation) -> None:
+    """Its event type, and the error of a handler; that nothing of the kind runs is asked of every page above."""
+    letters = next(place for place in PAGES if place.name == "dead-letters")
+    page = await opened(visit, sampled, letters, WIDTHS[-1])
+    await expect(page.get_by_text(sample.HOSTILE).first).to_be_visible()
+    await page.goto(f"{letters.path}?{urlencode({'type': sample.HOSTILE_TYPE})}")
+    await expect(page.locator("tbody").get_by_text(sample.HOSTILE_TYPE).first).to_be_visible()
+
+
+def test_every_page_is_in_the_table() -> None:
+    missing = [route.path for route in routes() if not any(place.is_at(route) for place in PROMISED)]
+    assert not missing, f"add a line each to PROMISED in tests/browser/pages.py: {missing}"
