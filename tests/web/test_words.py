@@ -47,10 +47,10 @@ def test_durations(seconds: float | None, said: str) -> None:
 
 
 def test_a_share_is_never_rounded_to_all_or_nothing() -> None:
-    assert words.percent(0.999999) == "99.9 %"
-    assert words.percent(1e-9) == "<0.1 %"
-    assert words.percent(1.0) == "100.0 %"
-    assert words.percent(0.0) == "0.0 %"
+    assert words.percent(0.999999) == "99.9%"
+    assert words.percent(1e-9) == "<0.1%"
+    assert words.percent(1.0) == "100.0%"
+    assert words.percent(0.0) == "0.0%"
 
 
 @pytest.mark.parametrize(

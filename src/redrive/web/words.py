@@ -35,7 +35,7 @@ def number(value: int | float | None) -> str:
 
 
 def percent(share: float | None, digits: int = 1) -> str:
-    """Never rounded up to "100 %" or down to "0 %": one failure in a million is a failure."""
+    """Never rounded up to "100%" or down to "0%": one failure in a million is a failure."""
     if share is None:
         return "–"
     shown = f"{share * 100:.{digits}f}"
@@ -43,7 +43,7 @@ def percent(share: float | None, digits: int = 1) -> str:
         shown = f"{100 - 10**-digits:.{digits}f}"
     if share > 0 and float(shown) == 0:
         shown = f"<{10**-digits:.{digits}f}"
-    return f"{shown} %"
+    return f"{shown}%"
 
 
 def duration(seconds: float | None) -> str:
