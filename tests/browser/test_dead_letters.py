@@ -222,6 +222,10 @@ async def test_an_operation_is_cancelled_from_its_bar(
     bar = page.locator("[data-operation]")
     await bar.get_by_role("button", name="Cancel").click()
     await expect(bar.get_by_role("button", name="Pause")).to_be_hidden()
+    for _ in range(2):
+        clock.advance(1)
+        await installation.work()
+    await expect(bar).to_contain_text("Bulk retry cancelled.")
     await bar.get_by_role("button", name="Close").click()
     await expect(bar).to_have_count(0)
     assert "op=" not in page.url

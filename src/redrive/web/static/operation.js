@@ -4,10 +4,21 @@ import { call } from "./api.js";
 import { element } from "./dialog.js";
 import { toast } from "./toast.js";
 
-const ENDED = new Set(["completed", "cancelled"]);
-
 /** The API's words, with thousands apart. */
 const apart = (text) => text.replace(/\d{4,}/g, (digits) => Number(digits).toLocaleString("en-US"));
+
+function underWay({ state, progress }) {
+  switch (state) {
+    case "preparing":
+      return "Preparing…";
+    case "paused":
+      return `Paused. ${progress}`;
+    case "cancelled": // what was sent before is still to end
+      return `Cancelling. ${progress}`;
+    default:
+      return progress;
+  }
+}
 
 /** Show an operation in `place` until it is dismissed. `ended` is called when it ends while it is watched; `isNew`: it was
  *  begun just now, so that its end is news even where it has come already. */
@@ -24,13 +35,12 @@ export function watch(place, operation, { isNew = false, ended = () => {}, close
 
   function show(now) {
     operation = now;
-    const isEnded = ENDED.has(now.state);
-    const progress = now.state === "paused" ? `Paused. ${now.progress}` : now.state === "preparing" ? "Preparing…" : now.progress;
-    said.textContent = apart(isEnded ? now.message : progress);
+    const isEnded = now.finished_at !== null;
+    said.textContent = apart(isEnded ? now.message : underWay(now));
     bar.max = Math.max(now.total, 1);
     bar.value = now.done;
     bar.hidden = isEnded;
-    pause.hidden = cancel.hidden = isEnded;
+    pause.hidden = cancel.hidden = isEnded || now.state === "cancelled";
     pause.textContent = now.state === "paused" ? "Resume" : "Pause";
     close.hidden = !isEnded;
     if (isEnded && !hasEnded) {
