@@ -92,6 +92,7 @@ async def test_more_sessions_than_shards_still_count_right(engine: Engine) -> No
     finally:
         await asyncio.gather(*(connection.close() for connection in connections))
     assert await engine.sql.fetchval("SELECT sum(n) FROM redrive.counter WHERE name = 'task.waiting'") == 140
+    assert await engine.sql.fetchval("SELECT sum(created) FROM redrive.pulse") == 140
     assert await engine.sql.fetchval("SELECT count(DISTINCT shard) FROM redrive.counter") <= SHARDS
 
 

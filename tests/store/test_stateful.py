@@ -44,6 +44,13 @@ POLICIES: dict[str, dict[str, Any]] = {
     "person": {"kind": "manual"},
 }
 TASKS = "SELECT *, due_at = 'infinity' AS forever FROM redrive.task"
+TALLIES = """
+  SELECT coalesce(sum(created), 0) AS created, coalesce(sum(opened), 0) AS opened,
+         coalesce(sum(delivered), 0) AS delivered, coalesce(sum(failed), 0) AS failed,
+         (SELECT count(*) FROM redrive.event) AS events,
+         coalesce(sum((SELECT sum(n) FROM unnest(waits) AS n)), 0) AS waited,
+         coalesce(sum((SELECT sum(n) FROM unnest(retries) AS n)), 0) AS tried
+    FROM redrive.pulse"""
 picks = st.integers(0, 10**6)
 Ending = Category | Literal["succeeded", "lost", "released"]
 endings: st.SearchStrategy[Ending] = st.sampled_from(
@@ -217,6 +224,20 @@ class Books(RuleBasedStateMachine):
         }
         kept = await self.engine.counts("SELECT name, sum(n) FROM redrive.counter GROUP BY 1 HAVING sum(n) <> 0")
         assert kept == self.model.counters()
+
+    @invariant()
+    def the_tallies_are_what_happened(self) -> None:
+        self.do(self._compare_tallies())
+
+    async def _compare_tallies(self) -> None:
+        row = await self.engine.sql.fetchrow(TALLIES)
+        assert row is not None
+        states = [task.state.value for task in self.model.tasks.values()]
+        ended = {state: states.count(state) for state in ("succeeded", "dead")}
+        assert row["created"] >= row["events"]  # what was removed did happen
+        assert row["delivered"] == row["waited"] >= ended["succeeded"]
+        assert row["opened"] - row["delivered"] - row["failed"] == len(states) - sum(ended.values())
+        assert row["tried"] == row["delivered"] + row["failed"]
 
     @invariant()
     def every_fence_but_an_open_one_has_ended(self) -> None:
