@@ -28,6 +28,7 @@ from redrive.store.keys import new_key, store_key
 from redrive.store.orgs import ensure_org
 from redrive.store.seal import Sealer
 from redrive.store.tasks import Tasks
+from redrive.web.site import Site
 from support.http import HttpClient
 
 SHARED_DATABASE = "redrive_api_shared"
@@ -138,7 +139,7 @@ async def running_server(url: str) -> AsyncIterator[Server]:
     listener.bind(("127.0.0.1", 0))
     listener.listen(1_024)
     host, port = listener.getsockname()
-    app = create_app(context)
+    app = create_app(context, Site(context))
     config = uvicorn.Config(
         app,
         http=with_short_way(app.front_door),

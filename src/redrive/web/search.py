@@ -14,6 +14,7 @@ from urllib.parse import urlencode
 
 MAX_VALUE_CHARS = 200
 _TERM = re.compile(r'(?P<name>[a-z_]+):(?:"(?P<quoted>[^"]*)"|(?P<plain>\S+))|(?P<word>\S+)')
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _AGO = re.compile(r"(\d{1,6})\s*(s|m|min|h|d|w)")
 _SECONDS = {"s": 1, "m": 60, "min": 60, "h": 3_600, "d": 86_400, "w": 604_800}
 # The API's words, for those who write addresses by hand.
@@ -78,7 +79,8 @@ def typed(text: str, known: Iterable[str]) -> Search:
 def asked(query: Mapping[str, str], known: Iterable[str]) -> tuple[Search, bool]:
     """What an address asks for, and whether it says so in the one way we write it ourselves."""
     names = list(known)
-    given = {SYNONYMS.get(name, name): value.strip() for name, value in query.items()}
+    # No text of ours holds a control character, and the database takes no NUL.
+    given = {SYNONYMS.get(name, name): _CONTROL.sub("", value).strip() for name, value in query.items()}
     box = typed(given.get("q", ""), names)
     terms = {name: given[name][:MAX_VALUE_CHARS] for name in names if given.get(name)} | dict(box.terms)
     is_plain = not box.terms and not any(name in SYNONYMS or not value for name, value in query.items())
