@@ -17,6 +17,7 @@ from redrive.store.db import Session
 from redrive.store.endpoint_names import endpoint_called
 from redrive.store.keys import Caller
 from redrive.store.orgs import as_id
+from redrive.store.paging import Page
 from redrive.web.search import Search, asked, moment, quoted
 
 PAGE_ROWS = 50
@@ -59,6 +60,11 @@ def terms_of(search: Search, path: str) -> tuple[Term, ...]:
     if search.text:
         shown.append(Term("text", search.text, search.text, search.without("q").address(path)))
     return tuple(shown)
+
+
+def known_total(page: Page, *, is_first: bool) -> int | None:
+    """How many there are. A list that ends on its first page needs no counting."""
+    return len(page.rows) if is_first and page.next_key is None else page.total
 
 
 class FilterBuilder:

@@ -3,6 +3,7 @@
 import "./account.js";
 import "./acts.js";
 import "./copy.js";
+import "./dialogs.js";
 import "./forms.js";
 import "./keys.js";
 import "./live.js";

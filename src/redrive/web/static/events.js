@@ -1,0 +1,51 @@
+// The list of events: what is new is announced, not inserted. And the form that sends one.
+
+import { call } from "./api.js";
+import { element } from "./dialog.js";
+import { BadField, show } from "./forms.js";
+import { list } from "./list.js";
+import { toastAfterwards } from "./toast.js";
+
+const events = list();
+let asking = false;
+
+document.addEventListener("counts", async () => {
+  const place = document.querySelector("[data-new][data-watch]");
+  if (!place || asking) return;
+  asking = true;
+  try {
+    const { data } = await call("GET", `/v1/events?${new URLSearchParams({ ...JSON.parse(place.dataset.watch), limit: 1 })}`);
+    const known = events.rows.map((row) => row.dataset.id);
+    if (!data.length || known.includes(data[0].event_id)) return place.replaceChildren();
+    const button = element("button", { type: "button", class: "new-rows" }, "New events: show them");
+    button.addEventListener("click", () => events.refresh());
+    place.replaceChildren(button);
+  } catch {
+    // The numbers come again; the list itself is as true as it was.
+  } finally {
+    asking = false;
+  }
+});
+
+const form = document.querySelector("[data-send-event]");
+form?.addEventListener("submit", async (event) => {
+  event.preventDefault();
+  const { event_type: type, payload } = form.elements;
+  const button = form.querySelector("button.primary");
+  button.disabled = true;
+  try {
+    try {
+      JSON.parse(payload.value);
+    } catch (error) {
+      throw new BadField("payload", `is no JSON: ${error.message}`);
+    }
+    // The text itself is sent: read and written anew, a number of twenty digits would be another one.
+    const sent = await call("POST", "/v1/events", `{"event_type":${JSON.stringify(type.value)},"payload":${payload.value}}`);
+    toastAfterwards("Sent.");
+    location.assign(`/events/${sent.event_id}`);
+  } catch (problem) {
+    show(form, problem);
+  } finally {
+    button.disabled = false;
+  }
+});
