@@ -87,6 +87,16 @@ async def get_policy(session: Session, name: str) -> Record | None:
     return await session.fetchrow("get_policy", session.org_id, name)
 
 
+async def list_policy_users(session: Session, name: str, limit: int) -> list[Record]:
+    """The first endpoints that name a policy, by name; `n` of each is how many there are."""
+    return await session.fetch("list_policy_users", session.org_id, name, limit)
+
+
+async def count_policy_users(session: Session) -> dict[str, int]:
+    """How many endpoints name each policy that any names."""
+    return {row["policy"]: row["n"] for row in await session.fetch("count_policy_users", session.org_id)}
+
+
 async def put_policy(session: Session, name: str, policy: Policy, act: Act, binding: Binding = UNBOUND) -> Record:
     """Make or replace the policy of that name. Tasks accepted before keep theirs."""
     await session.execute("lock_policies", session.org_id)
@@ -136,7 +146,7 @@ async def delete_policy(session: Session, name: str, act: Act) -> InUse | bool:
     row = await session.fetchrow("lock_policy", session.org_id, name)
     if row is None:
         return False
-    users = await session.fetch("list_policy_users", session.org_id, name, USERS_SHOWN)
+    users = await list_policy_users(session, name, USERS_SHOWN)
     if users or row["is_default"] or name == DEFAULT_POLICY:
         more = users[0]["n"] - len(users) if users else 0
         return InUse(name, tuple(user["name"] for user in users), more, row["is_default"])
