@@ -1,0 +1,184 @@
+"""Endpoints: how each is doing, what was delivered to it, and everything a person does with one."""
+
+from dataclasses import dataclass
+from uuid import UUID
+
+from fastapi import APIRouter, Request, Response
+
+from redrive.api import endpoint_shapes, shapes
+from redrive.api.context import ApiContext, Context
+from redrive.api.cursors import ListPlace
+from redrive.api.problems import not_found
+from redrive.api.queries import id_in_path
+from redrive.api.shapes import Shape
+from redrive.core.permissions import Action
+from redrive.store import deliveries, endpoints, pausing
+from redrive.store.db import Record, Session
+from redrive.store.endpoint_health import EndpointHealth, health_of, health_of_many
+from redrive.store.endpoint_names import endpoint_called, offered_names
+from redrive.store.endpoints import get_endpoint
+from redrive.store.keys import Caller
+from redrive.store.pausing import Pause
+from redrive.store.policies import list_policies
+from redrive.web.frame import Frame, load_frame
+from redrive.web.lists import PAGE_ROWS, operations_to_show
+from redrive.web.render import render
+from redrive.web.search import MAX_VALUE_CHARS
+from redrive.web.visitor import PageRoute, Visitor
+
+PATH = "/endpoints"
+DELIVERIES_SHOWN = 25
+POLICIES_OFFERED = 100
+STATUSES = {
+    "": "All",
+    "pending": "Pending",
+    "delivered": "Delivered",
+    "failed": "Not worth retrying",
+    "dead_letter": "Dead letters",
+}
+
+router = APIRouter(route_class=PageRoute)
+
+
+@dataclass(frozen=True, slots=True)
+class EndpointRow:
+    shape: Shape
+    health: EndpointHealth
+
+
+@dataclass(frozen=True, slots=True)
+class EndpointsPage:
+    frame: Frame
+    endpoints: list[EndpointRow]
+    total: int | None
+    next_href: str | None
+    first_href: str | None
+    names: list[str]
+    unknown: str | None  # what was searched for in vain
+
+
+@dataclass(frozen=True, slots=True)
+class EndpointPage:
+    frame: Frame
+    shape: Shape
+    health: EndpointHealth
+    pause: Pause
+    deliveries: list[Shape]
+    status: str
+    next_href: str | None
+    first_href: str | None
+    operations: list[Shape]
+
+    statuses = STATUSES
+
+    @property
+    def path(self) -> str:
+        return f"{PATH}/{self.shape['id']}"
+
+
+@dataclass(frozen=True, slots=True)
+class EndpointFormPage:
+    """`shape` is None for one that is being made."""
+
+    frame: Frame
+    shape: Shape | None
+    policies: list[str]
+
+    path = PATH
+
+
+def _shape(context: ApiContext, visitor: Caller, row: Record) -> Shape:
+    """A URL may hold credentials: it is whole only for those who may change it."""
+    spec, problem = context.endpoints.spec_of(row), context.endpoints.problem_of(row)
+    return shapes.endpoint(row, spec, whole_url=visitor.may(Action.MANAGE), problem=problem)
+
+
+@router.get(PATH)
+async def endpoints_page(request: Request, visitor: Visitor, context: Context) -> Response:
+    given = request.query_params.get("cursor")
+    called = request.query_params.get("q", "").strip()[:MAX_VALUE_CHARS]
+    place = ListPlace("page endpoints", visitor.org_id, {})
+    async with context.tenant(visitor) as session:
+        if called and (found := await _called(session, called)) is not None:
+            return Response(status_code=303, headers={"location": f"{PATH}/{found}"})
+        frame = await load_frame(session, visitor, context.clock, PATH)
+        page = await endpoints.list_endpoints(session, limit=PAGE_ROWS, after=context.cursors.read(place, given))
+        health = await health_of_many(session, [row["id"] for row in page.rows])
+        names = await offered_names(session)
+    shown = EndpointsPage(
+        frame=frame,
+        endpoints=[EndpointRow(_shape(context, visitor, row), health[row["id"]]) for row in page.rows],
+        total=page.total,
+        next_href=f"{PATH}?cursor={context.cursors.write(place, page.next_key)}" if page.next_key else None,
+        first_href=PATH if given else None,
+        names=names,
+        unknown=called or None,
+    )
+    return render(request, "endpoints.html", shown)
+
+
+async def _called(session: Session, called: str) -> UUID | None:
+    """One that is there, by its name or id."""
+    found = await endpoint_called(session, called) if called.isprintable() else None
+    return found if found is not None and await get_endpoint(session, found) is not None else None
+
+
+@router.get(f"{PATH}/new")
+async def new_endpoint_page(request: Request, visitor: Visitor, context: Context) -> Response:
+    async with context.tenant(visitor) as session:
+        frame = await load_frame(session, visitor, context.clock, PATH)
+        offered = await _policies(session)
+    return render(request, "endpoint_form.html", EndpointFormPage(frame, None, offered))
+
+
+@router.get(f"{PATH}/{{endpoint_id}}/edit")
+async def edit_endpoint_page(endpoint_id: str, request: Request, visitor: Visitor, context: Context) -> Response:
+    async with context.tenant(visitor) as session:
+        frame = await load_frame(session, visitor, context.clock, PATH)
+        row = await _endpoint(session, endpoint_id)
+        offered = await _policies(session)
+    return render(request, "endpoint_form.html", EndpointFormPage(frame, _shape(context, visitor, row), offered))
+
+
+async def _policies(session: Session) -> list[str]:
+    return [row["name"] for row in (await list_policies(session))[:POLICIES_OFFERED]]
+
+
+async def _endpoint(session: Session, text: str) -> Record:
+    row = await get_endpoint(session, id_in_path(text, "endpoint"))
+    if row is None:
+        raise not_found("endpoint")
+    return row
+
+
+@router.get(f"{PATH}/{{endpoint_id}}")
+async def endpoint_page(endpoint_id: str, request: Request, visitor: Visitor, context: Context) -> Response:
+    status = request.query_params.get("status", "")
+    status = status if status in STATUSES else ""
+    given = request.query_params.get("cursor")
+    async with context.tenant(visitor) as session:
+        frame = await load_frame(session, visitor, context.clock, PATH)
+        row = await _endpoint(session, endpoint_id)
+        place = ListPlace(f"page deliveries {row['id']}", visitor.org_id, {"status": status})
+        page = await deliveries.list_deliveries(
+            session,
+            row["id"],
+            status=status or None,
+            limit=DELIVERIES_SHOWN,
+            after=context.cursors.read(place, given),
+        )
+        pause = await pausing.endpoint_pause(session, row["id"])
+        assert pause is not None
+        path = f"{PATH}/{row['id']}?" + (f"status={status}&" if status else "")
+        shown = EndpointPage(
+            frame=frame,
+            shape=_shape(context, visitor, row),
+            health=await health_of(session, row["id"]),
+            pause=pause,
+            deliveries=[endpoint_shapes.delivery(each) for each in page.rows],
+            status=status,
+            next_href=f"{path}cursor={context.cursors.write(place, page.next_key)}" if page.next_key else None,
+            first_href=path.rstrip("?&") if given else None,
+            operations=await operations_to_show(session, request, visitor),
+        )
+    return render(request, "endpoint.html", shown)

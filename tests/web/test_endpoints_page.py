@@ -1,0 +1,163 @@
+"""The list of endpoints, one of them, and the forms that make and change one."""
+
+from uuid import uuid4
+
+import pytest
+
+from api.conftest import URL, Api
+from support.page import read
+
+HOSTILE = '<img src=x onerror=alert(1)>"'
+SECRET_URL = "https://user:hunter2@receiver.example.com/hooks?token=hunter3"
+ACTIONS = {"Test delivery", "Pause", "Disable", "Rotate secret", "Delete"}
+
+
+async def test_endpoints_are_listed_with_how_they_do(api: Api) -> None:
+    made = await api.endpoint(name="billing", event_types=["invoice.*"], policy="relay")
+    await api.event("invoice.paid")
+    for job in await api.claim():
+        await api.succeed(job)
+    await api.dead_task()
+    page = await read(api.viewer, "/endpoints")
+    assert page.has("a", href=f"/endpoints/{made['id']}", text="billing")
+    assert page.has("a", href="/policies/relay", text="relay")
+    assert page.one("span", class_="badge bad", text="50.0 %").attributes["title"] == "1 of the last 2 tries"
+    dead = page.one("a", href=f"/integrations/logs/dead-letter-queue?endpoint={made['id']}")
+    assert dead.text == "1"
+    assert page.has("span", text="HTTP 500")
+    assert page.has("span", class_="badge ok", text="enabled")
+
+
+async def test_states_are_told_with_their_reasons(api: Api) -> None:
+    off = await api.endpoint(name="off")
+    await api.owner.post(f"/v1/endpoints/{off['id']}/disable", {"because": f"broken {HOSTILE}"})
+    held = await api.endpoint(name="held")
+    await api.owner.post(f"/v1/endpoints/{held['id']}/pause", {"because": "maintenance"})
+    page = await read(api.owner, "/endpoints")
+    assert page.has("span", class_="badge bad", text="disabled")
+    assert page.has("span", class_="badge warn", text="paused")
+    assert not page.has("img")
+    told = await read(api.owner, f"/endpoints/{off['id']}")
+    said = [notice.text.partition(": ")[2] for notice in told.all("p", class_="notice bad")]
+    assert f"broken {HOSTILE}. Its deliveries are held." in said
+    told = await read(api.owner, f"/endpoints/{held['id']}")
+    said = [notice.text.partition(": ")[2] for notice in told.all("p", class_="notice warn")]
+    assert "maintenance. Its deliveries are held." in said
+
+
+async def test_one_endpoint_shows_its_deliveries_with_links_to_their_logs(api: Api) -> None:
+    made = await api.endpoint(event_types=["invoice.*"])
+    letter = await api.dead_task()
+    page = await read(api.viewer, f"/endpoints/{made['id']}")
+    assert page.has("a", href=f"/integrations/logs/{letter['id']}", text="invoice.paid")
+    assert page.has("span", class_="badge bad", text="dead letter")
+    none = await read(api.viewer, f"/endpoints/{made['id']}?status=delivered")
+    assert not none.has("a", class_="strong-link")
+    assert none.one("a", aria_current="page", href=f"/endpoints/{made['id']}?status=delivered").text == "Delivered"
+    assert page.has("span", class_="hint", text="0 of the last 1 try")
+
+
+async def test_deliveries_go_on_behind_a_cursor(api: Api) -> None:
+    made = await api.endpoint(event_types=["invoice.*"])
+    events = [{"event_type": "invoice.paid", "payload": n} for n in range(26)]
+    assert (await api.owner.post("/v1/events/batch", events)).status in (200, 202)
+    first = await read(api.owner, f"/endpoints/{made['id']}?status=pending")
+    second = await read(api.owner, first.one("a", rel="next").attributes["href"])
+    shown = [{link.attributes["href"] for link in page.all("a", class_="strong-link")} for page in (first, second)]
+    assert [len(each) for each in shown] == [25, 1]
+    assert not shown[0] & shown[1]
+    assert second.has("a", href=f"/endpoints/{made['id']}?status=pending", text="First page")
+
+
+async def test_only_who_may_manage_is_offered_anything(api: Api) -> None:
+    made = await api.endpoint()
+    path = f"/endpoints/{made['id']}"
+    owner = await read(api.owner, path)
+    assert owner.buttons == ACTIONS
+    assert owner.has("form", data_recover=f"/v1{path}/recover")
+    assert owner.has("a", href=f"{path}/edit")
+    for client in (api.staff, api.viewer):
+        page = await read(client, path)
+        assert page.status == 200
+        assert page.buttons == set()
+        assert not page.has("form", data_recover=f"/v1{path}/recover")
+        assert not page.has("a", href=f"{path}/edit")
+        assert not (await read(client, "/endpoints")).has("a", href="/endpoints/new")
+        for form in ("/endpoints/new", f"{path}/edit"):
+            assert not (await read(client, form)).has("form", data_api="")
+
+
+async def test_what_is_done_is_offered_the_other_way_round(api: Api) -> None:
+    made = await api.endpoint()
+    for action in ("pause", "disable"):
+        await api.owner.post(f"/v1/endpoints/{made['id']}/{action}")
+    page = await read(api.owner, f"/endpoints/{made['id']}")
+    assert page.buttons == (ACTIONS - {"Pause", "Disable"}) | {"Resume", "Enable"}
+
+
+async def test_what_may_be_secret_in_a_url_is_for_those_who_may_change_it(api: Api) -> None:
+    made = await api.endpoint(url=SECRET_URL.replace("user:hunter2@", ""))
+    for path in ("/endpoints", f"/endpoints/{made['id']}", f"/endpoints/{made['id']}/edit"):
+        assert b"hunter" not in (await read(api.staff, path)).answer.body
+        assert b"hunter3" in (await read(api.owner, path)).answer.body
+
+
+async def test_values_of_headers_are_shown_to_nobody(api: Api) -> None:
+    made = await api.endpoint(headers={"x-api-key": "hunter2"})
+    for path in (f"/endpoints/{made['id']}", f"/endpoints/{made['id']}/edit"):
+        page = await read(api.owner, path)
+        assert b"hunter2" not in page.answer.body
+        assert b"x-api-key" in page.answer.body
+    assert page.one("textarea", name="headers").text == "x-api-key: [redacted]"
+
+
+async def test_a_dangerous_thing_asks_first_by_its_name(api: Api) -> None:
+    made = await api.endpoint(name=f"billing {HOSTILE}")
+    page = await read(api.owner, f"/endpoints/{made['id']}")
+    delete = page.one("button", text="Delete").attributes
+    assert (delete["data-ask"], delete["data-confirm"]) == (f"Delete billing {HOSTILE}?", "Delete")
+    assert delete["data-method"] == "DELETE"
+    assert page.one("h1").text == f"billing {HOSTILE}"
+    assert not page.has("img")
+
+
+async def test_the_form_of_one_holds_what_it_has(api: Api) -> None:
+    made = await api.endpoint(
+        name="billing", event_types=["a.*", "b"], policy="relay", timeout_s=90, rate_per_s=0.5, ordered=True
+    )
+    page = await read(api.owner, f"/endpoints/{made['id']}/edit")
+    form = page.one("form", data_api="").attributes
+    assert (form["data-method"], form["data-path"]) == ("PATCH", f"/v1/endpoints/{made['id']}")
+    wanted = {"name": "billing", "url": URL, "policy": "relay", "timeout_s": "90 s", "rate_per_s": "0.5"}
+    assert {name: page.one("input", name=name).attributes["value"] for name in wanted} == wanted
+    assert page.one("textarea", name="event_types").pieces == ["a.*\nb"]
+    assert "checked" in page.one("input", name="ordered").attributes
+
+
+async def test_a_search_leads_to_the_endpoint_of_that_name_or_says_there_is_none(api: Api) -> None:
+    made = await api.endpoint(name="billing & co")
+    led = await api.owner.get("/endpoints?q=billing%20%26%20co")
+    assert (led.status, led.headers["location"]) == (303, f"/endpoints/{made['id']}")
+    for asked in ("nowhere", str(uuid4()), "%00"):
+        page = await read(api.owner, f"/endpoints?q={asked}")
+        assert page.status == 200
+        assert page.has("p", role="alert")
+    assert not (await read(api.owner, "/endpoints")).has("p", role="alert")
+
+
+@pytest.mark.parametrize("tail", ["", "/edit"])
+async def test_an_endpoint_that_is_not_there_is_a_page_that_says_so(api: Api, tail: str) -> None:
+    made = await api.endpoint()
+    path = f"/endpoints/{made['id']}{tail}"
+    assert (await read(api.stranger, path)).status == 404
+    assert (await read(api.owner, f"/endpoints/{uuid4()}{tail}")).status == 404
+    assert (await read(api.owner, f"/endpoints/none{tail}")).status == 404
+    await api.owner.request("DELETE", f"/v1/endpoints/{made['id']}")
+    assert (await read(api.owner, path)).status == 404
+
+
+async def test_an_org_without_endpoints_is_told_what_one_is(api: Api) -> None:
+    page = await read(api.owner, "/endpoints")
+    assert "Until there is one, events wait in the inbox." in page.text
+    assert page.has("a", text="Make the first one")
+    assert not (await read(api.viewer, "/endpoints")).has("a", text="Make the first one")
