@@ -33,6 +33,7 @@ async def _died_of(api: Api, body: bytes, *, truncated: bool = False) -> str:
     ("body", "shown"),
     [
         (b'{"token": "canary", "n": 12345678901234567890123}', '{"token":"[redacted]","n":12345678901234567890123}'),
+        (b'{"token": "canary", "n": [1.10, 1E+2, -0.0]}', '{"token":"[redacted]","n":[1.10,1E+2,-0.0]}'),
         (b'[{"card_number": 4111111111111111, "a": "Bearer canary"}]', None),
         (b'{"a": "password=canary", "a": 1}', None),
         (b"<p>password=canary</p>", None),
@@ -63,6 +64,21 @@ async def test_an_answer_is_shown_everywhere_without_its_secrets(api: Api, body:
         "SELECT response_body FROM redrive.attempt WHERE task_id = $1", task_id
     )
     assert stored == body
+
+
+async def test_the_numbers_of_a_payload_are_shown_as_they_were_written(api: Api) -> None:
+    await api.endpoint()
+    numbers = b"[1.10, 1E+2, 12345678901234567890123, 0.30000000000000000001]"
+    sent = b'{"event_type": "n", "payload": {"token": "canary", "n": ' + numbers + b"}}"
+    event_id = (await api.owner.request("POST", "/v1/events", body=sent)).json["event_id"]
+    for job in await api.claim():
+        await api.die(job)
+    letter = next(
+        letter for letter in (await api.owner.get("/v1/dead-letters")).json["data"] if letter["event_id"] == event_id
+    )
+    shown = b'"token":"[redacted]","n":' + numbers.replace(b" ", b"")
+    assert shown in (await api.owner.get(f"/v1/dead-letters/{letter['id']}")).body
+    assert shown in (await api.viewer.get(f"/v1/events/{event_id}")).body
 
 
 def test_bytes_that_are_no_text_are_shown_as_such() -> None:

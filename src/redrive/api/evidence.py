@@ -13,6 +13,9 @@ from redrive.core.redact import redact_text, redact_value
 
 MAX_SHOWN_CHARS = 65_536  # as much as is kept of an answer
 
+# Numbers come out as they were written, all their digits: 1.10 stays 1.10.
+_exact = msgspec.json.Decoder(float_hook=lambda digits: msgspec.Raw(digits.encode()))
+
 
 def payload(body: bytes | None) -> object:
     """A payload as JSON, byte for byte where it is JSON."""
@@ -30,7 +33,7 @@ def redacted_payload(body: bytes | None) -> object:
     if body is None:
         return None
     try:
-        return redact_value(decode_strictly(body))
+        return redact_value(_decode_exactly(body), plain=msgspec.Raw)
     except BadJson:
         text = _text(body)
         # What is no text cannot be searched for secrets.
@@ -47,13 +50,18 @@ def redacted_answer(body: bytes, *, truncated: bool) -> str:
     if text is None:
         return _base64(body)
     try:
-        value = decode_strictly(body)
+        value = _decode_exactly(body)
     except BadJson:
         return redact_text(text, MAX_SHOWN_CHARS)
-    shown = redact_value(value)
+    shown = redact_value(value, plain=msgspec.Raw)
     if shown != value:
         return msgspec.json.encode(shown).decode()
     return redact_text(text, MAX_SHOWN_CHARS)  # of a name that stands there twice, the value above has one only
+
+
+def _decode_exactly(body: bytes) -> object:
+    decode_strictly(body)
+    return _exact.decode(body)
 
 
 def _text(body: bytes, *, truncated: bool = False) -> str | None:

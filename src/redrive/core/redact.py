@@ -158,18 +158,22 @@ def redact_text(text: str, limit_chars: int = MAX_TEXT_CHARS) -> str:
     return text if len(text) <= limit_chars else text[: max(limit_chars - 1, 0)] + CUT
 
 
-def redact_value(obj: object) -> object:
-    """A JSON-like value with the fields of secret-looking names hidden; too deep or too much is cut."""
-    return _Redactor().redact(obj, 0)
+def redact_value(obj: object, *, plain: type | None = None) -> object:
+    """A JSON-like value with the fields of secret-looking names hidden; too deep or too much is cut.
+
+    `plain`: a type of values that hold nothing to hide, as numbers that are kept as they were written.
+    """
+    return _Redactor(plain).redact(obj, 0)
 
 
 class _Redactor:
     """Counts the nodes of one value, so that a wide one ends too."""
 
-    __slots__ = ("nodes",)
+    __slots__ = ("nodes", "plain")
 
-    def __init__(self) -> None:
+    def __init__(self, plain: type | None = None) -> None:
         self.nodes = 0
+        self.plain = plain
 
     def redact(self, obj: object, depth: int) -> object:
         self.nodes += 1
@@ -189,7 +193,7 @@ class _Redactor:
                     break
                 kept.append(self.redact(item, depth + 1))
             return kept
-        return f"[{type(obj).__name__}]"
+        return obj if self.plain is not None and isinstance(obj, self.plain) else f"[{type(obj).__name__}]"
 
     def _redact_fields(self, fields: Mapping[object, object], depth: int) -> dict[str, object]:
         shown: dict[str, object] = {}
