@@ -32,60 +32,6 @@ MAX_BYTES = 60_000
 SETTLE_MS = 400  # what is live has come, and is drawn
 
 
-<<<<<<< HEAD
-=======
-@dataclass(frozen=True, slots=True)
-class Shot:
-    """A page: its path, or how to find it; then what is done on it before the picture is taken."""
-
-    name: str
-    path: str | Callable[[Remote], Awaitable[str]]
-    act: Callable[[Page], Awaitable[None]] | None = None
-    signed_in: bool = True
-
-
-def first_of(listed: str, path: str, **query: str) -> Callable[[Remote], Awaitable[str]]:
-    """The path of the first thing in a list, like first_of("/v1/operations", "/operations/{id}")."""
-
-    async def find(api: Remote) -> str:
-        return path.format(**(await api.get(listed, limit="1", **query))["data"][0])
-
-    return find
-
-
-async def _select_some(page: Page) -> None:
-    boxes = page.locator("tbody input[type=checkbox]")
-    for number in range(min(3, await boxes.count())):
-        await boxes.nth(number).check()
-
-
-PAGES: Sequence[Shot] = (
-    Shot("sign-in", "/login", signed_in=False),
-    Shot("dashboard", "/"),
-    Shot("retry-queue", "/integrations/logs/retry-queue"),
-    Shot("dead-letters", "/integrations/logs/dead-letter-queue"),
-    Shot("dead-letters-selected", "/integrations/logs/dead-letter-queue", _select_some),
-    Shot("dead-letters-empty", "/integrations/logs/dead-letter-queue?type=nothing.like.it"),
-    Shot("groups", "/groups"),
-    Shot("dead-letter", first_of("/v1/dead-letters", "/app/admin/dlq/{id}", category="server_error")),
-    Shot("log", first_of("/v1/retry-queue", "/integrations/logs/{log_id}")),
-    Shot("endpoints", "/endpoints"),
-    Shot("endpoint", first_of("/v1/endpoints", "/endpoints/{id}")),
-    Shot("endpoint-new", "/endpoints/new"),
-    Shot("events", "/events"),
-    Shot("event", first_of("/v1/events", "/events/{event_id}")),
-    Shot("inbox", "/inbox"),
-    Shot("policies", "/policies"),
-    Shot("policy", "/policies/slow"),
-    Shot("operations", "/operations"),
-    Shot("operation", first_of("/v1/operations", "/operations/{id}", state="running")),
-    Shot("audit", "/audit"),
-    Shot("settings", "/settings"),
-    Shot("docs", "/docs"),
-)
-
-
->>>>>>> ad2b4ef (Show how endpoints do, make and change them, test them and recover what died for them)
 async def main(names: Sequence[str]) -> int:
     set_up_logs("console", "critical", service="screenshots")
     FOLDER.mkdir(parents=True, exist_ok=True)

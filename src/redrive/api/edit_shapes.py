@@ -17,10 +17,10 @@ def edited(row: Row) -> Shape:
 
 
 def edits(rows: Sequence[Row]) -> Shape:
-    return {"edits": [_edit(row) for row in rows]}
+    return {"edits": [edit(row) for row in rows]}
 
 
-def _edit(row: Row) -> Shape:
+def edit(row: Row) -> Shape:
     """Header values are left out: only their names are told."""
     headers = msgspec.json.decode(row["headers"], type=dict[str, str]) if row["headers"] else {}
     return {

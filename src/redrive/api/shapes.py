@@ -271,7 +271,7 @@ def log(row: Row, attempts: Sequence[Row], edited_body: bytes | None = None) -> 
         "event_type": row["event_type"],
         "external_system": row["external_system"],
         "status": _log_status(row),
-        "note": _note(row),
+        "note": note(row),
         "request": request,
         "response": _response(last) if last is not None else None,
         "error_message": row["error_message"],
@@ -290,7 +290,7 @@ def _log_status(row: Row) -> str:
     return "error" if row["attempts"] or row["state"] == TaskState.DEAD else "pending"
 
 
-def _note(row: Row) -> str | None:
+def note(row: Row) -> str | None:
     retries = retry_count(row["attempts"])
     if row["state"] == TaskState.SUCCEEDED and retries:
         return f"Succeeded on retry attempt {retries}"

@@ -6,11 +6,23 @@ from redrive.api.context import ApiContext
 from redrive.api.problems import Problem
 from redrive.web import assets
 from redrive.web.live import LiveDesk
-from redrive.web.pages import dashboard, dead_letters, endpoints, events, groups, inbox, policies, retry_queue, sign_in
+from redrive.web.pages import (
+    dashboard,
+    dead_letters,
+    endpoints,
+    event,
+    events,
+    groups,
+    inbox,
+    policies,
+    retry_queue,
+    sign_in,
+    task,
+)
 from redrive.web.render import environment
 from redrive.web.visitor import PageRoute, problem_page
 
-_PAGES = (sign_in, dashboard, retry_queue, dead_letters, groups, events, inbox, policies, endpoints)
+_PAGES = (sign_in, dashboard, retry_queue, dead_letters, groups, task, events, event, inbox, policies, endpoints)
 _MACHINES = ("/v1/", "/api/")
 
 

@@ -1,0 +1,224 @@
+"""All that a page tells of one task: loaded once for the pages of dead letters and of logs, whatever state it is in.
+
+Read in the page's own transaction. Shown by templates/task_parts.html.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from uuid import UUID
+
+import msgspec
+from markupsafe import Markup
+
+from redrive.api import edit_shapes, shapes
+from redrive.api.context import ApiContext
+from redrive.api.shapes import Row, Shape
+from redrive.core.lifecycle import retry_count
+from redrive.core.permissions import Action
+from redrive.core.policy import Policy, PreviewRow, preview
+from redrive.store import dead_letters, edits, logs, pausing
+from redrive.store.actors import ActorName, actor_names
+from redrive.store.audit import list_audit_of
+from redrive.store.db import Session
+from redrive.store.endpoint_names import endpoint_names
+from redrive.store.keys import Caller
+from redrive.web import bodies, words
+from redrive.web.actors import Actor, shown_actor
+from redrive.web.bodies import Body, Room
+from redrive.web.charts import schedule
+from redrive.web.timeline import Sent, Story, Timeline, curl_of, timeline
+
+MAX_EDITED_SHOWN = 3  # bodies of the newest edits; of the others only the changes
+MAX_RETRIES_LISTED = 12
+OPEN = ("waiting", "leased", "held")
+
+ACTS = {
+    "dead_letter.retry": "redrove it",
+    "dead_letter.replay": "replayed it",
+    "dead_letter.resolve": "marked it as resolved",
+    "dead_letter.ignore": "ignored it",
+    "dead_letter.delete": "deleted the dead letter",
+    "task.retry": "had it tried at once",
+    "task.skip": "skipped its retries",
+    "task.schedule": "moved its next retry",
+    "task.fail": "gave it up",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """What a person did to it."""
+
+    actor: Actor
+    what: str
+    because: str | None
+    at: object
+    operation_id: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyShown:
+    """The policy that the task keeps, and where on its schedule it stands. `retries`: of the preview, not too many."""
+
+    name: str
+    retries: Sequence[PreviewRow]
+    made: int
+    plot: Markup
+    in_words: str
+
+
+@dataclass(frozen=True, slots=True)
+class TaskDetail:
+    """`entry`: as the retry queue shows it; `letter`: as a dead letter, None where there is none (any more)."""
+
+    row: Row
+    entry: Shape
+    log: Shape
+    note: str | None
+    letter: Shape | None
+    endpoint: str | None
+    timeline: Timeline
+    payload: Body
+    edited: Body | None
+    policy: PolicyShown
+    curl: str | None
+    curl_hides: bool
+    done: tuple[Done, ...]
+    held_since: tuple[str, ...]
+    names: Mapping[str, ActorName]
+    viewer: Caller
+
+    @property
+    def state(self) -> str:
+        return str(self.row["state"])
+
+    @property
+    def is_waiting(self) -> bool:
+        """In the retry queue: it can be tried now, or skipped."""
+        return self.state in ("waiting", "held") and self.row["attempts"] > 0
+
+    @property
+    def is_redrivable(self) -> bool:
+        return self.letter is not None and self.state == "dead"
+
+    @property
+    def may_edit(self) -> bool:
+        """What cannot be read whole cannot be edited: what is hidden would be sent as [redacted]."""
+        return self.is_redrivable and self.viewer.may(Action.JUDGE) and self.viewer.may(Action.READ_PAYLOADS)
+
+    def who(self, stored: str) -> Actor:
+        return shown_actor(stored, self.names, self.viewer)
+
+
+async def load_detail(
+    context: ApiContext, session: Session, viewer: Caller, task_id: UUID, *, all_tries: bool
+) -> TaskDetail | None:
+    letter = await dead_letters.get_dead_letter(session, task_id)
+    row = letter or await logs.get_log(session, task_id)
+    if row is None:
+        return None
+    attempts = await logs.list_task_attempts(session, task_id)
+    edited = await edits.list_edits(session, task_id)
+    acts = await list_audit_of(session, [task_id])
+    stored = await edited_bodies(session, task_id, edited)
+    sent = sent_by(row, edited, stored, bodies.payload(row["body"]))
+    story = Story(attempts, acts, [edit_shapes.edit(each) for each in edited], row["generation"], sent)
+    told = timeline(story, Room(), all_tries=all_tries)
+    last = edit_shapes.last_generation(attempts)
+    in_force = _in_force(edited, row["generation"] if last is None else last)
+    raw = row["body"] if in_force is None else stored.get(in_force["number"], row["body"])
+    command, hides = _command(told, raw)
+    names = await endpoint_names(session, [row["endpoint_id"]])
+    involved = [act["actor"] for act in acts]
+    if letter is not None:
+        involved += [letter["replayed_by"], letter["closed_by"]]
+    actors = await actor_names(context.engine_db, viewer.org_id, involved)
+    return TaskDetail(
+        row=row,
+        entry=shapes.entry(row),
+        log=shapes.log(row, []),
+        note=shapes.note(row),
+        letter=shapes.dead_letter_detail(letter, []) | edit_shapes.edited(letter) if letter is not None else None,
+        endpoint=names.get(row["endpoint_id"]),
+        timeline=told,
+        payload=sent.original,
+        edited=sent.by_generation.get(row["generation"]),
+        policy=_policy(row),
+        curl=command,
+        curl_hides=hides,
+        done=tuple(_done(act, actors, viewer) for act in acts),
+        held_since=tuple(await pausing.hold_causes(session, task_id)) if row["state"] == "held" else (),
+        names=actors,
+        viewer=viewer,
+    )
+
+
+async def edited_bodies(session: Session, task_id: UUID, edited: Sequence[Row]) -> dict[int, bytes]:
+    """By the number of the edit, of the newest ones."""
+    found: dict[int, bytes] = {}
+    for edit in [edit for edit in edited if edit["has_body"]][-MAX_EDITED_SHOWN:]:
+        body = await edits.body_of_generation(session, task_id, edit["generation"])
+        if body is not None:
+            found[edit["number"]] = body
+    return found
+
+
+def _in_force(edited: Sequence[Row], generation: int) -> Row | None:
+    """The edit whose payload the tries of a generation sent; None: the event's own."""
+    latest = next((edit for edit in reversed(edited) if edit["generation"] <= generation), None)
+    return latest if latest is not None and latest["has_body"] else None
+
+
+def sent_by(row: Row, edited: Sequence[Row], stored: Mapping[int, bytes], original: Body) -> Sent:
+    """What the tries of each generation of a task carried."""
+    shown = {number: bodies.payload(body) for number, body in stored.items()}
+    by_generation: dict[int, Body] = {}
+    for generation in range(1, row["generation"] + 1) if edited else ():
+        edit = _in_force(edited, generation)
+        if edit is not None:
+            left_out = Body("", f"The payload of edit {edit['number']}: what it changes is told where it began.")
+            by_generation[generation] = shown.get(edit["number"], left_out)
+    return Sent(original, by_generation)
+
+
+def _command(told: Timeline, raw: bytes) -> tuple[str | None, bool]:
+    """The last request for a shell, and whether something of its body is hidden there."""
+    try:
+        body = bodies.as_redacted(raw)
+    except UnicodeDecodeError:
+        return curl_of(told.last_request, None), False
+    return curl_of(told.last_request, body.text), body.is_hidden
+
+
+def _policy(row: Row) -> PolicyShown:
+    policy = Policy.from_spec(msgspec.json.decode(row["policy_spec"]))
+    rows = preview(policy)
+    made = retry_count(row["attempts"])
+    first = max(min(made - MAX_RETRIES_LISTED // 2, len(rows) - MAX_RETRIES_LISTED), 0)
+    return PolicyShown(
+        name=row["policy"],
+        retries=rows[first : first + MAX_RETRIES_LISTED],
+        made=made,
+        plot=schedule("When it is tried again", rows, at=made if row["state"] in OPEN or made == len(rows) else None),
+        in_words=_in_words(policy),
+    )
+
+
+def _in_words(policy: Policy) -> str:
+    retries = (
+        "any number of retries" if policy.max_retries is None else words.plural(policy.max_retries, "retry", "retries")
+    )
+    said = [retries if policy.kind != "manual" else "retried by hand only"]
+    if policy.jitter:
+        said.append(f"jitter ±{policy.jitter:.0%}")
+    if policy.max_age_s is not None:
+        said.append(f"given up after {words.duration(policy.max_age_s)}")
+    said.append(f"time-out of a try {words.duration(policy.timeout_s)}")
+    return " · ".join(said)
+
+
+def _done(act: Row, names: Mapping[str, ActorName], viewer: Caller) -> Done:
+    after = msgspec.json.decode(act["after"]) if act["after"] else None
+    operation = after.get("operation_id") if isinstance(after, dict) else None
+    said = ACTS.get(act["action"], act["action"])
+    return Done(shown_actor(act["actor"], names, viewer), said, act["because"], act["at"], operation)

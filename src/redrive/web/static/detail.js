@@ -1,0 +1,60 @@
+// The page of one task: a retry by hand is followed to its end, then the page is loaded anew and says how it ended.
+
+import { call } from "./api.js";
+import { relative } from "./times.js";
+import { toast, toastAfterwards } from "./toast.js";
+
+const ASK_EVERY_MS = 300;
+const ASK_FOR_MS = 60_000;
+
+document.addEventListener("acted", (event) => {
+  if (!event.target.matches("[data-follow]")) return;
+  event.preventDefault();
+  follow(event.detail.answer);
+});
+
+/** `before`: the entry as it was when it was begun. */
+export async function follow(before) {
+  const place = document.querySelector("[data-following]");
+  const say = (text) => {
+    place.textContent = text;
+    place.hidden = !text;
+  };
+  for (const button of document.querySelectorAll("main .head button[data-path], main .head button[data-edit]")) button.disabled = true;
+  say("Trying now …");
+  const deadline = performance.now() + ASK_FOR_MS;
+  try {
+    while (performance.now() < deadline) {
+      await new Promise((done) => setTimeout(done, ASK_EVERY_MS));
+      const entry = await call("GET", `/v1/retry-queue/${before.id}`);
+      const isOver = entry.status === "succeeded" || entry.status === "failed" || entry.held || entry.last_retry_at !== before.last_retry_at;
+      if (isOver && entry.status !== "in_progress") {
+        toastAfterwards(...ended(entry));
+        return location.reload();
+      }
+    }
+    toastAfterwards("It is still in progress. Is a worker running?", "warn");
+    location.reload();
+  } catch (problem) {
+    say("");
+    toast(`${problem.message} The retry goes on all the same; load the page anew to see how it ended.`, "bad");
+  }
+}
+
+function ended(entry) {
+  if (entry.status === "succeeded") return ["Retry successful. Event removed from queue."];
+  if (entry.held) return ["It is held: nothing is sent until its endpoint, the org or the installation goes on.", "warn"];
+  const why = `Retry failed: ${entry.error_message}`;
+  if (entry.status === "failed") return [`${why} It is among the dead letters.`, "bad"];
+  return [entry.next_retry_at ? `${why} Next retry ${relative(Date.parse(entry.next_retry_at))}.` : why, "warn"];
+}
+
+// Back to the list as it was left, with its filters and its place, where one came from there.
+document.querySelector("[data-back]")?.addEventListener("click", (event) => {
+  const list = new URL(event.currentTarget.href);
+  const from = document.referrer ? new URL(document.referrer) : null;
+  const isList = from?.origin === location.origin && (from.pathname === list.pathname || from.pathname === "/app/admin/dlq");
+  if (!isList || history.length < 2 || event.ctrlKey || event.metaKey) return;
+  event.preventDefault();
+  history.back();
+});
