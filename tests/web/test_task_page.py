@@ -312,3 +312,25 @@ async def test_where_a_task_stands_on_its_schedule_is_marked(api: Api, count: in
 def _stands(page: Page) -> list[str]:
     listed = [element for element in page.all("li") if element.text.startswith("Retry") and " after " in element.text]
     return [element.attributes["class"] for element in listed]
+
+
+async def test_idle_time_is_a_line_between_the_tries_and_before_the_first(api: Api) -> None:
+    await api.endpoint()
+    await api.event()
+    (job,) = await api.claim()
+    await api.fail(job, retry_in_s=0)
+    (job,) = await api.claim()
+    await api.fail(job)
+    engine = await asyncpg.connect(api.url)
+    try:
+        await engine.execute("SET ROLE redrive_engine")
+        await engine.execute(
+            "UPDATE redrive.attempt SET started_at = started_at + later, ended_at = ended_at + later"
+            "  FROM (VALUES (1, interval '2 h'), (2, interval '2 h 5 min')) AS shift (try, later)"
+            " WHERE task_id = $1 AND number = try",
+            job.id,
+        )
+    finally:
+        await engine.close()
+    page = await read(api.owner, f"/integrations/logs/{job.id}")
+    assert [wait.text for wait in page.all("li", class_="wait")] == ["2 h of waiting", "5 min of waiting"]

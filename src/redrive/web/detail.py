@@ -30,6 +30,7 @@ from redrive.web.timeline import Sent, Story, Timeline, curl_of, timeline
 
 MAX_EDITED_SHOWN = 3  # bodies of the newest edits; of the others only the changes
 MAX_RETRIES_LISTED = 12
+MAX_ACTS_SHOWN = 30  # of what people did; the audit has all
 OPEN = ("waiting", "leased", "held")
 
 ACTS = {
@@ -122,7 +123,8 @@ async def load_detail(
     acts = await list_audit_of(session, [task_id])
     stored = await edited_bodies(session, task_id, edited)
     sent = sent_by(row, edited, stored, bodies.payload(row["body"]))
-    story = Story(attempts, acts, [edit_shapes.edit(each) for each in edited], row["generation"], sent)
+    shown_edits = [edit_shapes.edit(each) for each in edited]
+    story = Story(row["created_at"], attempts, acts, shown_edits, row["generation"], sent)
     told = timeline(story, Room(), all_tries=all_tries)
     last = edit_shapes.last_generation(attempts)
     in_force = _in_force(edited, row["generation"] if last is None else last)
@@ -146,7 +148,7 @@ async def load_detail(
         policy=_policy(row),
         curl=command,
         curl_hides=hides,
-        done=tuple(_done(act, actors, viewer) for act in acts),
+        done=tuple(_done(act, actors, viewer) for act in acts[-MAX_ACTS_SHOWN:]),
         held_since=tuple(await pausing.hold_causes(session, task_id)) if row["state"] == "held" else (),
         names=actors,
         viewer=viewer,

@@ -104,6 +104,7 @@ class Sent:
 class Story:
     """What a timeline is made of. `acts`: the audit of the task, oldest first; `generation`: the present one."""
 
+    received_at: datetime
     attempts: Sequence[Row]
     acts: Sequence[Row]
     edits: Sequence[Shape]
@@ -139,7 +140,7 @@ def _to_unfold(rows: Sequence[Row]) -> int | None:
 def _told(tries: Sequence[Try], story: Story, *, is_whole: bool) -> list[Item]:
     items: list[Item] = []
     generation = 0 if is_whole or not tries else int(str(tries[0].shape["generation"]))
-    before: datetime | None = None
+    before = story.received_at if is_whole else None
     for each in tries:
         started: Any = each.shape["started_at"]
         now = int(str(each.shape["generation"]))
@@ -149,7 +150,7 @@ def _told(tries: Sequence[Try], story: Story, *, is_whole: bool) -> list[Item]:
         elif before is not None and (idle_s := (started - before).total_seconds()) >= SHORTEST_WAIT_S:
             items.append(Wait(round(idle_s, 1)))
         items.append(each)
-        before = each.shape["ended_at"] or started  # type: ignore[assignment]
+        before = cast("datetime | None", each.shape["ended_at"]) or started
     items += [_redriven(number, story) for number in range(generation + 1, story.generation + 1)]
     return items
 

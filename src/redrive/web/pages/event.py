@@ -131,4 +131,5 @@ async def _story(session: Session, row: Row, original: Body, attempts: Sequence[
     edited = await edits.list_edits(session, row["id"]) if row["generation"] else []
     stored = await edited_bodies(session, row["id"], edited)
     sent = sent_by(row, edited, stored, original) if edited else Sent(original, {})
-    return Story(attempts, acts, [edit_shapes.edit(each) for each in edited], row["generation"], sent)
+    shown_edits = [edit_shapes.edit(each) for each in edited]
+    return Story(row["created_at"], attempts, acts, shown_edits, row["generation"], sent)

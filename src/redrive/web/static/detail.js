@@ -1,11 +1,14 @@
 // The page of one task: a retry by hand is followed to its end, then the page is loaded anew and says how it ended.
 
 import { call } from "./api.js";
+import { element } from "./dialog.js";
 import { relative } from "./times.js";
 import { toast, toastAfterwards } from "./toast.js";
 
 const ASK_EVERY_MS = 300;
 const ASK_FOR_MS = 60_000;
+const WATCH_EVERY_MS = 3_000;
+let isFollowing = false;
 
 document.addEventListener("acted", (event) => {
   if (!event.target.matches("[data-follow]")) return;
@@ -22,6 +25,7 @@ export async function follow(before) {
   };
   for (const button of document.querySelectorAll("main .head button[data-path], main .head button[data-edit]")) button.disabled = true;
   say("Trying now …");
+  isFollowing = true;
   const deadline = performance.now() + ASK_FOR_MS;
   try {
     while (performance.now() < deadline) {
@@ -36,6 +40,7 @@ export async function follow(before) {
     toastAfterwards("It is still in progress. Is a worker running?", "warn");
     location.reload();
   } catch (problem) {
+    isFollowing = false;
     say("");
     toast(`${problem.message} The retry goes on all the same; load the page anew to see how it ended.`, "bad");
   }
@@ -58,3 +63,22 @@ document.querySelector("[data-back]")?.addEventListener("click", (event) => {
   event.preventDefault();
   history.back();
 });
+
+// A page that somebody reads does not move by itself: that the task has gone on is told, and shown when asked for.
+const watched = document.querySelector("[data-watch]");
+const watching = watched && setInterval(async () => {
+  if (document.hidden || isFollowing) return;
+  const { watch, status, retries } = watched.dataset;
+  try {
+    const entry = await call("GET", `/v1/retry-queue/${watch}`);
+    if (isFollowing || (entry.status === status && String(entry.retry_count) === retries)) return;
+    clearInterval(watching);
+    const button = element("button", { type: "button", class: "small" }, "Show");
+    button.addEventListener("click", () => location.reload());
+    const place = document.querySelector("[data-following]");
+    place.replaceChildren("It has gone on since this page was loaded. ", button);
+    place.hidden = false;
+  } catch {
+    // Asked again; the page itself is as true as it was.
+  }
+}, WATCH_EVERY_MS);
