@@ -27,13 +27,13 @@ def test_what_looks_secret_is_hidden_but_for_those_who_may_read_it_whole() -> No
     body = b'{"token": "canary", "price": 1.10}'
     assert bodies.payload(body) == Body('{\n  "token": "[redacted]",\n  "price": 1.10\n}', None, True)
     assert bodies.payload(body, whole=True) == Body('{\n  "token": "canary",\n  "price": 1.10\n}')
-    assert bodies.as_redacted(body) == Body('{"token":"[redacted]","price":1.10}', None, True)
+    assert bodies.redacted(body) == Body('{"token":"[redacted]","price":1.10}', None, True)
 
 
 def test_what_hides_nothing_is_as_it_was_sent() -> None:
-    assert bodies.as_redacted(b'{ "a" :1.0 }') == Body('{ "a" :1.0 }')
-    assert bodies.as_redacted(b"plain text") == Body("plain text")
-    assert bodies.as_redacted(b'"a text in JSON"') == Body('"a text in JSON"')
+    assert bodies.redacted(b'{ "a" :1.0 }') == Body('{ "a" :1.0 }')
+    assert bodies.redacted(b"plain text") == Body("plain text")
+    assert bodies.redacted(b'"a text in JSON"') == Body('"a text in JSON"')
 
 
 @pytest.mark.parametrize("body", [b"\xff\x00", b"\x80abc"])
@@ -46,7 +46,7 @@ def test_what_is_no_text_is_counted_not_shown(body: bytes) -> None:
 
 
 def test_an_empty_body_is_said_to_be_so_and_one_that_never_came_is_none() -> None:
-    assert _answer(b"") == bodies.payload(b"") == bodies.EMPTY
+    assert _answer(b"") == bodies.payload(b"") == Body("", "The body is empty.")
     assert bodies.answer(None, None, truncated=False) is None
 
 

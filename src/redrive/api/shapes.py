@@ -95,8 +95,7 @@ def dead_letter(row: Row) -> Shape:
 
 
 def dead_letter_detail(row: Row, attempts: Sequence[Row]) -> Shape:
-    closed = row["closed_at"] is not None
-    return dead_letter(row) | {
+    details: Shape = {
         "attempts": tries(attempts),
         "payload_snapshot": redacted_payload(row["body"]),
         "config_snapshot": {
@@ -105,6 +104,13 @@ def dead_letter_detail(row: Row, attempts: Sequence[Row]) -> Shape:
         },
         "run_id": None,
         "step_index": None,
+    }
+    return dead_letter(row) | details | judged(row)
+
+
+def judged(row: Row) -> Shape:
+    """What people decided about a dead letter, and what came of it."""
+    return {
         "replay": {
             "count": row["replays"],
             "at": row["replayed_at"],
@@ -118,15 +124,15 @@ def dead_letter_detail(row: Row, attempts: Sequence[Row]) -> Shape:
             "because": row["closed_because"],
             "state": row["letter_state"],
         }
-        if closed
+        if row["closed_at"] is not None
         else None,
     }
 
 
-def tries(rows: Sequence[Row]) -> list[Shape]:
+def tries(rows: Sequence[Row], *, answers_bytes: int = MAX_ANSWERS_BYTES) -> list[Shape]:
     """Attempts in the order given. The bodies of the oldest are left out where all together are too much."""
     shown: list[Shape] = []
-    left_bytes = MAX_ANSWERS_BYTES
+    left_bytes = answers_bytes
     for row in reversed(rows):
         left_bytes -= len(row["response_body"] or b"")
         shown.append(_try(row, with_body=left_bytes >= 0))

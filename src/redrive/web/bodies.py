@@ -4,7 +4,7 @@ Pure. Used by timeline and the pages of dead letters, logs and events. What look
 api.evidence; the text of the editor alone is whole, for those who may read payloads.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import msgspec
 
@@ -30,9 +30,6 @@ class Body:
         return len(self.text) <= MAX_BODY_CHARS // 4
 
 
-EMPTY = Body("", "The body is empty.")
-
-
 class Room:
     """How much of bodies a page still takes."""
 
@@ -50,26 +47,32 @@ class Room:
 
 def payload(body: bytes, *, whole: bool = False) -> Body:
     """What is to be delivered. `whole`: with what looks secret, too."""
+    return bounded(Body(_text(body) or "", _lack(body)) if whole else redacted(body))
+
+
+def redacted(body: bytes) -> Body:
+    """A payload as long as it is and as it was written, or written anew where something in it is hidden.
+
+    To look for what is to be hidden takes about a second per MiB: ask once.
+    """
     text = _text(body)
-    if text is None:
-        return Body("", f"{size(len(body))} that are neither JSON nor text.")
     if not text:
-        return EMPTY
-    if whole:
-        return _shown(text)
-    shown = as_redacted(body)
-    return _shown(shown.text, is_hidden=shown.is_hidden)
-
-
-def as_redacted(body: bytes) -> Body:
-    """A payload that is text, unbounded and as it was written, or written anew where something in it is hidden."""
-    text = body.decode()
+        return Body("", _lack(body))
     value = redacted_payload(body)
     shown = value if isinstance(value, str) and not is_json(text) else msgspec.json.encode(value).decode()
     # A payload may say [redacted] itself: then it is written anew for nothing, and means the same.
     is_hidden = REDACTED in shown
-    cut = shown != text and not is_json(text)
-    return Body(shown if is_hidden or cut else text, is_hidden=is_hidden)
+    is_cut = shown != text and not is_json(text)
+    return Body(shown if is_hidden or is_cut else text, is_hidden=is_hidden)
+
+
+def bounded(body: Body) -> Body:
+    """Laid out, and no more than a page takes of one."""
+    laid_out = pretty(body.text)
+    if len(laid_out) <= MAX_BODY_CHARS:
+        return replace(body, text=laid_out)
+    note = f"The first {number(MAX_BODY_CHARS)} of {number(len(laid_out))} characters. The API has all that was kept."
+    return replace(body, text=laid_out[:MAX_BODY_CHARS], note=note)
 
 
 def answer(shown: str | None, stored: bytes | None, *, truncated: bool) -> Body | None:
@@ -78,13 +81,11 @@ def answer(shown: str | None, stored: bytes | None, *, truncated: bool) -> Body 
         return None
     if shown is None:
         return Body("", f"Its {size(len(stored))} are left out: the newer answers are as much as is shown at once.")
-    if not stored:
-        return EMPTY
-    if _text(stored, truncated=truncated) is None:
-        return Body("", f"{size(len(stored))} that are not text.")
-    body = _shown(shown, is_hidden=REDACTED in shown)
+    if _text(stored, truncated=truncated) is None or not stored:
+        return Body("", _lack(stored))
+    body = bounded(Body(shown, is_hidden=REDACTED in shown))
     if truncated and body.note is None:
-        return Body(body.text, "The answer was longer. No more of it was kept.", body.is_hidden)
+        return replace(body, note="The answer was longer. No more of it was kept.")
     return body
 
 
@@ -93,12 +94,11 @@ def editable(body: bytes) -> str:
     return pretty(_text(body) or "")
 
 
-def _shown(text: str, *, is_hidden: bool = False) -> Body:
-    laid_out = pretty(text)
-    if len(laid_out) <= MAX_BODY_CHARS:
-        return Body(laid_out, None, is_hidden)
-    note = f"The first {number(MAX_BODY_CHARS)} of {number(len(laid_out))} characters. The API has all that was kept."
-    return Body(laid_out[:MAX_BODY_CHARS], note, is_hidden)
+def _lack(body: bytes) -> str | None:
+    """Why there is nothing to read."""
+    if not body:
+        return "The body is empty."
+    return None if _text(body) is not None else f"{size(len(body))} that are not text."
 
 
 def _text(body: bytes, *, truncated: bool = False) -> str | None:

@@ -32,6 +32,7 @@ MAX_EDITED_SHOWN = 3  # bodies of the newest edits; of the others only the chang
 MAX_RETRIES_LISTED = 12
 MAX_ACTS_SHOWN = 30  # of what people did; the audit has all
 OPEN = ("waiting", "leased", "held")
+LEFT_OUT = Body("", "The payload of an earlier edit: what it changes is told where it began.")
 
 ACTS = {
     "dead_letter.retry": "redrove it",
@@ -121,15 +122,14 @@ async def load_detail(
     attempts = await logs.list_task_attempts(session, task_id)
     edited = await edits.list_edits(session, task_id)
     acts = await list_audit_of(session, [task_id])
-    stored = await edited_bodies(session, task_id, edited)
-    sent = sent_by(row, edited, stored, bodies.payload(row["body"]))
+    original, replaced = bodies.redacted(row["body"]), await edited_bodies(session, task_id, edited)
+    sent = sent_by(row, edited, replaced, bodies.bounded(original))
     shown_edits = [edit_shapes.edit(each) for each in edited]
     story = Story(row["created_at"], attempts, acts, shown_edits, row["generation"], sent)
     told = timeline(story, Room(), all_tries=all_tries)
     last = edit_shapes.last_generation(attempts)
     in_force = _in_force(edited, row["generation"] if last is None else last)
-    raw = row["body"] if in_force is None else stored.get(in_force["number"], row["body"])
-    command, hides = _command(told, raw)
+    carried = original if in_force is None else replaced.get(in_force["number"], LEFT_OUT)
     names = await endpoint_names(session, [row["endpoint_id"]])
     involved = [act["actor"] for act in acts]
     if letter is not None:
@@ -140,14 +140,14 @@ async def load_detail(
         entry=shapes.entry(row),
         log=shapes.log(row, []),
         note=shapes.note(row),
-        letter=shapes.dead_letter_detail(letter, []) | edit_shapes.edited(letter) if letter is not None else None,
+        letter=shapes.dead_letter(letter) | shapes.judged(letter) if letter is not None else None,
         endpoint=names.get(row["endpoint_id"]),
         timeline=told,
         payload=sent.original,
         edited=sent.by_generation.get(row["generation"]),
         policy=_policy(row),
-        curl=command,
-        curl_hides=hides,
+        curl=curl_of(told.last_request, carried.text or None),
+        curl_hides=carried.is_hidden,
         done=tuple(_done(act, actors, viewer) for act in acts[-MAX_ACTS_SHOWN:]),
         held_since=tuple(await pausing.hold_causes(session, task_id)) if row["state"] == "held" else (),
         names=actors,
@@ -155,13 +155,13 @@ async def load_detail(
     )
 
 
-async def edited_bodies(session: Session, task_id: UUID, edited: Sequence[Row]) -> dict[int, bytes]:
-    """By the number of the edit, of the newest ones."""
-    found: dict[int, bytes] = {}
+async def edited_bodies(session: Session, task_id: UUID, edited: Sequence[Row]) -> dict[int, Body]:
+    """By the number of the edit, of the newest ones, whole but for what is hidden."""
+    found: dict[int, Body] = {}
     for edit in [edit for edit in edited if edit["has_body"]][-MAX_EDITED_SHOWN:]:
         body = await edits.body_of_generation(session, task_id, edit["generation"])
         if body is not None:
-            found[edit["number"]] = body
+            found[edit["number"]] = bodies.redacted(body)
     return found
 
 
@@ -171,25 +171,15 @@ def _in_force(edited: Sequence[Row], generation: int) -> Row | None:
     return latest if latest is not None and latest["has_body"] else None
 
 
-def sent_by(row: Row, edited: Sequence[Row], stored: Mapping[int, bytes], original: Body) -> Sent:
+def sent_by(row: Row, edited: Sequence[Row], replaced: Mapping[int, Body], original: Body) -> Sent:
     """What the tries of each generation of a task carried."""
-    shown = {number: bodies.payload(body) for number, body in stored.items()}
+    shown = {number: bodies.bounded(body) for number, body in replaced.items()}
     by_generation: dict[int, Body] = {}
     for generation in range(1, row["generation"] + 1) if edited else ():
         edit = _in_force(edited, generation)
         if edit is not None:
-            left_out = Body("", f"The payload of edit {edit['number']}: what it changes is told where it began.")
-            by_generation[generation] = shown.get(edit["number"], left_out)
+            by_generation[generation] = shown.get(edit["number"], LEFT_OUT)
     return Sent(original, by_generation)
-
-
-def _command(told: Timeline, raw: bytes) -> tuple[str | None, bool]:
-    """The last request for a shell, and whether something of its body is hidden there."""
-    try:
-        body = bodies.as_redacted(raw)
-    except UnicodeDecodeError:
-        return curl_of(told.last_request, None), False
-    return curl_of(told.last_request, body.text), body.is_hidden
 
 
 def _policy(row: Row) -> PolicyShown:

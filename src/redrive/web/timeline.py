@@ -10,7 +10,7 @@ from typing import Any, cast
 
 from redrive.api import shapes
 from redrive.api.shapes import Row, Shape
-from redrive.web.bodies import Body, Room, answer
+from redrive.web.bodies import MAX_PAGE_CHARS, Body, Room, answer
 from redrive.web.curl import as_curl
 
 MAX_TRIES_SHOWN = 50  # with all that is known of them; older ones are a line each, when asked for
@@ -114,7 +114,7 @@ class Story:
 
 def timeline(story: Story, room: Room, *, all_tries: bool = False, limit: int = MAX_TRIES_SHOWN) -> Timeline:
     rows = story.attempts
-    shown = shapes.tries(rows)
+    shown = shapes.tries(rows, answers_bytes=MAX_PAGE_CHARS)
     first = max(len(rows) - limit, 0)
     unfolded = _to_unfold(rows)
     tries = [

@@ -25,7 +25,7 @@ from redrive.web.bodies import Body, Room
 from redrive.web.detail import edited_bodies, sent_by
 from redrive.web.frame import Frame, load_frame
 from redrive.web.render import render
-from redrive.web.timeline import Sent, Story, Timeline, timeline
+from redrive.web.timeline import Story, Timeline, timeline
 from redrive.web.visitor import PageRoute, Visitor
 
 PATH = "/events"
@@ -129,7 +129,6 @@ async def _tasks(
 async def _story(session: Session, row: Row, original: Body, attempts: Sequence[Row], acts: Sequence[Row]) -> Story:
     """Only what was redriven can have been edited."""
     edited = await edits.list_edits(session, row["id"]) if row["generation"] else []
-    stored = await edited_bodies(session, row["id"], edited)
-    sent = sent_by(row, edited, stored, original) if edited else Sent(original, {})
+    sent = sent_by(row, edited, await edited_bodies(session, row["id"], edited), original)
     shown_edits = [edit_shapes.edit(each) for each in edited]
     return Story(row["created_at"], attempts, acts, shown_edits, row["generation"], sent)
