@@ -309,6 +309,22 @@ async def test_where_a_task_stands_on_its_schedule_is_marked(api: Api, count: in
     assert page.has("path", class_="chart-here")
 
 
+async def test_of_a_long_schedule_the_part_is_shown_where_the_task_stands(api: Api) -> None:
+    spec = {"kind": "exponential", "base_s": 1, "factor": 2, "max_retries": 1_000}
+    assert (await api.owner.request("PUT", "/v1/policies/endless", spec)).status == 200
+    await api.endpoint(policy="endless")
+    await api.event()
+    (job,) = await api.claim()
+    for _ in range(25):
+        await api.fail(job, retry_in_s=0)
+        (job,) = await api.claim()
+    await api.fail(job)
+    page = await read(api.owner, f"/integrations/logs/{job.id}")
+    assert _stands(page) == ["made"] * 6 + ["next"] + [""] * 5
+    assert page.has("li", class_="next", text="Retry 26 after 1 h next")
+    assert page.has("path", class_="chart-here")
+
+
 def _stands(page: Page) -> list[str]:
     listed = [element for element in page.all("li") if element.text.startswith("Retry") and " after " in element.text]
     return [element.attributes["class"] for element in listed]

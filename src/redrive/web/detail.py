@@ -29,7 +29,8 @@ from redrive.web.charts import schedule
 from redrive.web.timeline import Sent, Story, Timeline, curl_of, timeline
 
 MAX_EDITED_SHOWN = 3  # bodies of the newest edits; of the others only the changes
-MAX_RETRIES_LISTED = 12
+MAX_RETRIES_LISTED = 12  # around the place where the task stands
+MAX_RETRIES_PLANNED = 10_000  # a task that has made more stands beyond the plot
 MAX_ACTS_SHOWN = 30  # of what people did; the audit has all
 OPEN = ("waiting", "leased", "held")
 LEFT_OUT = Body("", "The payload of an earlier edit: what it changes is told where it began.")
@@ -60,7 +61,7 @@ class Done:
 
 @dataclass(frozen=True, slots=True)
 class PolicyShown:
-    """The policy that the task keeps, and where on its schedule it stands. `retries`: of the preview, not too many."""
+    """The policy that the task keeps, and its schedule around the place where the task stands."""
 
     name: str
     retries: Sequence[PreviewRow]
@@ -184,14 +185,16 @@ def sent_by(row: Row, edited: Sequence[Row], replaced: Mapping[int, Body], origi
 
 def _policy(row: Row) -> PolicyShown:
     policy = Policy.from_spec(msgspec.json.decode(row["policy_spec"]))
-    rows = preview(policy)
     made = retry_count(row["attempts"])
+    rows = preview(policy, min(made, MAX_RETRIES_PLANNED) + MAX_RETRIES_LISTED)
     first = max(min(made - MAX_RETRIES_LISTED // 2, len(rows) - MAX_RETRIES_LISTED), 0)
+    around = rows[first : first + MAX_RETRIES_LISTED]
+    is_on_it = row["state"] in OPEN or made >= len(rows)  # else a mark would promise a retry that does not come
     return PolicyShown(
         name=row["policy"],
-        retries=rows[first : first + MAX_RETRIES_LISTED],
+        retries=around,
         made=made,
-        plot=schedule("When it is tried again", rows, at=made if row["state"] in OPEN or made == len(rows) else None),
+        plot=schedule("When it is tried again", around, at=made if is_on_it else None),
         in_words=_in_words(policy),
     )
 
