@@ -144,11 +144,26 @@ async def test_a_generation_begins_with_who_and_why_and_what_was_edited(api: Api
     assert "/n added 1" in second.text
     assert '"EUR"' in page.one("pre", aria_label="Payload as it is sent now").text
     assert '"USD"' in page.one("pre", aria_label="Payload").text
+    assert '"EUR"' in page.one("pre", aria_label="Edited payload").text
     sent = [element.text for element in page.all("pre", aria_label="Body sent")]
     assert ['"EUR"' in text for text in sent] == [False, False, True]
     told = page.one("ul", class_="done").text
     assert "You replayed it" in told
     assert "You redrove it" in told
+
+
+async def test_a_policy_of_its_own_leads_nowhere_and_settings_are_those_of_the_time(api: Api) -> None:
+    endpoint = await api.endpoint(name="billing", timeout_s=7)
+    letter = await api.dead_task()
+    page = await read(api.owner, _letter_path(letter))
+    assert page.has("a", href="/policies/integration")
+    assert '"timeout_s": 7' in page.one("pre", aria_label="Settings of the endpoint").text
+    assert (await api.owner.request("PATCH", f"/v1/endpoints/{endpoint['id']}", {"timeout_s": 9})).status == 200
+    given = {"override_retry_policy": {"kind": "list", "delays_s": [1]}}
+    assert (await api.owner.post(f"/v1/dead-letters/{letter['id']}/replay", given)).status == 200
+    page = await read(api.owner, _letter_path(letter))
+    assert page.has("h2", text="A policy of its own")
+    assert '"timeout_s": 7' in page.one("pre", aria_label="Settings of the endpoint").text
 
 
 async def test_a_waiting_task_can_be_tried_now_or_skipped_from_its_log(api: Api) -> None:

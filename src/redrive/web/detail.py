@@ -64,6 +64,7 @@ class PolicyShown:
     """The policy that the task keeps, and its schedule around the place where the task stands."""
 
     name: str
+    is_its_own: bool  # made for this task alone by a replay
     retries: Sequence[PreviewRow]
     made: int
     plot: Markup
@@ -84,6 +85,7 @@ class TaskDetail:
     payload: Body
     edited: Body | None
     policy: PolicyShown
+    config: Body | None  # the endpoint's settings when it died
     curl: str | None
     curl_hides: bool
     done: tuple[Done, ...]
@@ -147,6 +149,7 @@ async def load_detail(
         payload=sent.original,
         edited=sent.by_generation.get(row["generation"]),
         policy=_policy(row),
+        config=bodies.bounded(Body(letter["config"])) if letter is not None and letter["config"] else None,
         curl=curl_of(told.last_request, carried.text or None),
         curl_hides=carried.is_hidden,
         done=tuple(_done(act, actors, viewer) for act in acts[-MAX_ACTS_SHOWN:]),
@@ -192,6 +195,7 @@ def _policy(row: Row) -> PolicyShown:
     is_on_it = row["state"] in OPEN or made >= len(rows)  # else a mark would promise a retry that does not come
     return PolicyShown(
         name=row["policy"],
+        is_its_own=row["policy"] == edits.OVERRIDE_NAME,
         retries=around,
         made=made,
         plot=schedule("When it is tried again", around, at=made if is_on_it else None),
