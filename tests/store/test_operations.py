@@ -701,3 +701,16 @@ async def test_a_patch_may_name_what_the_audit_cannot_hold(engine: Engine) -> No
     after = await engine.sql.fetchval("SELECT after FROM redrive.audit WHERE action = 'operation.create'")
     assert msgspec.json.decode(after)["patched"] == ["\\u0000", "a\ufffd"]
     assert msgspec.json.decode((await engine.claim_one()).body) == {"a\x00": 2, "\\u0000": 3}
+
+
+async def test_the_tasks_of_items_are_told_in_one_query_and_only_those_of_the_org(engine: Engine) -> None:
+    await engine.endpoint()
+    await engine.accept()
+    job = await engine.claim_one()
+    await engine.kill(job)
+    task_id = job.id
+    async with engine.app.tenant(engine.org_id) as session:
+        facts = await operations.item_facts(session, [task_id, new_id()])
+    assert {id: (row["event_type"], row["state"]) for id, row in facts.items()} == {task_id: ("invoice.paid", "dead")}
+    async with engine.app.tenant(new_id()) as session:
+        assert await operations.item_facts(session, [task_id]) == {}

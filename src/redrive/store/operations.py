@@ -118,6 +118,12 @@ async def list_items(
     return page_of(rows, limit, ("n",))
 
 
+async def item_facts(session: Session, task_ids: Sequence[UUID]) -> dict[UUID, Record]:
+    """What the tasks of some items are. Those that retention has removed are missing."""
+    rows = await session.fetch("item_facts", session.org_id, list(task_ids)) if task_ids else []
+    return {row["id"]: row for row in rows}
+
+
 async def tell(
     session: Session, operation_id: UUID, command: Command, act: Act, clock: Clock
 ) -> Record | CannotBeTold | None:
