@@ -6,9 +6,9 @@ Used by the pages of operations, of the audit and of the settings.
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from redrive.core.permissions import Action
 from redrive.store.actors import ActorName
 from redrive.store.keys import Caller
-from redrive.core.permissions import Action
 
 _WORDS = {
     "engine": "Redrive itself",

@@ -1,5 +1,6 @@
 """Operations in words: what is done to what, which were chosen, in which stages. Pure. Used by pages.operations."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from urllib.parse import urlencode
@@ -11,26 +12,11 @@ from redrive.core.operations import ENDED_STATES, OperationState
 from redrive.store.db import Record
 from redrive.store.operations import RETRY_QUEUE
 from redrive.store.orgs import as_id
+from redrive.web.search import SYNONYMS
 from redrive.web.words import category, number
 
 _LISTS = {"retry_queue": "/integrations/logs/retry-queue", "dead_letters": "/integrations/logs/dead-letter-queue"}
 _VERBS = {"retry": "Retry", "skip": "Skip", "resolve": "Resolve", "ignore": "Ignore", "delete": "Delete"}
-# How the lists' addresses call what the API's filters call otherwise.
-_QUALIFIERS = {
-    "event_type": "type",
-    "external_system": "system",
-    "endpoint_id": "endpoint",
-    "category": "error",
-    "fingerprint": "group",
-}
-_NAMES = {
-    "event_type": "type",
-    "external_system": "system",
-    "endpoint_id": "endpoint",
-    "category": "error",
-    "fingerprint": "group",
-    "q": "text",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +30,7 @@ class Stage:
 
 def headline(action: str, subject: str, total: int, is_collected: bool) -> str:
     """ "Retry 120 dead letters"; without a number while they are being looked for."""
-    one, many = ("retry queue entry", "retry queue entries") if subject == RETRY_QUEUE else ("dead letter", "dead letters")
+    one, many = ("entry", "entries") if subject == RETRY_QUEUE else ("dead letter", "dead letters")
     verb = _VERBS.get(action, action.capitalize())
     if not is_collected and not total:
         return f"{verb} {many}"
@@ -55,7 +41,10 @@ def filter_words(chosen: object, endpoints: Mapping[UUID, str]) -> list[tuple[st
     """Name and value of each part of a filter; nothing where ids were given."""
     if not isinstance(chosen, Mapping):
         return []
-    return [(_NAMES.get(name, name), _value(name, value, endpoints)) for name, value in chosen.items()]
+    return [
+        ("text" if name == "q" else SYNONYMS.get(str(name), str(name)), _value(name, value, endpoints))
+        for name, value in chosen.items()
+    ]
 
 
 def _value(name: str, value: object, endpoints: Mapping[UUID, str]) -> str:
@@ -71,7 +60,7 @@ def list_address(subject: str, chosen: object) -> str | None:
     """The list that the filter chose from, as it is now."""
     if not isinstance(chosen, Mapping) or subject not in _LISTS:
         return None
-    pairs = {_QUALIFIERS.get(name, name): str(value) for name, value in chosen.items()}
+    pairs = {SYNONYMS.get(str(name), str(name)): str(value) for name, value in chosen.items()}
     return f"{_LISTS[subject]}?{urlencode(pairs)}"
 
 
@@ -95,4 +84,4 @@ def stages_of(row: Record) -> list[Stage]:
 
 
 def _items_up_to(total: int, percent: float) -> int:
-    return min(total, max(1, -int(-total * percent // 100))) if total else 0
+    return min(total, max(1, math.ceil(total * percent / 100))) if total else 0

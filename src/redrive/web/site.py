@@ -14,6 +14,7 @@ from redrive.web.pages import (
     events,
     groups,
     inbox,
+    operations,
     policies,
     retry_queue,
     sign_in,
@@ -22,7 +23,20 @@ from redrive.web.pages import (
 from redrive.web.render import environment
 from redrive.web.visitor import PageRoute, problem_page
 
-_PAGES = (sign_in, dashboard, retry_queue, dead_letters, groups, task, events, event, inbox, policies, endpoints)
+_PAGES = (
+    sign_in,
+    dashboard,
+    retry_queue,
+    dead_letters,
+    groups,
+    task,
+    events,
+    event,
+    inbox,
+    policies,
+    endpoints,
+    operations,
+)
 _MACHINES = ("/v1/", "/api/")
 
 

@@ -1,5 +1,6 @@
 """Operations: bulk actions on many tasks. A list with live progress, and each with its course and its items."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from urllib.parse import urlencode
 from uuid import UUID
@@ -7,11 +8,11 @@ from uuid import UUID
 from fastapi import APIRouter, Request, Response
 
 from redrive.api import operation_shapes
-from redrive.api.context import ApiContext, Context
+from redrive.api.context import Context
 from redrive.api.cursors import ListPlace
 from redrive.api.operation_shapes import Shape
-from redrive.api.queries import id_in_path
 from redrive.api.problems import not_found
+from redrive.api.queries import id_in_path
 from redrive.core.operations import ENDED_STATES, OperationState
 from redrive.store import operations
 from redrive.store.actors import ActorName, actor_names
@@ -27,7 +28,8 @@ from redrive.web.render import render
 from redrive.web.visitor import PageRoute, Visitor
 
 PATH = "/operations"
-STATES = {state.value: state.value.capitalize() for state in OperationState}
+ACTIVE = "active"  # of any state that is no end
+STATES = {ACTIVE: "Not ended"} | {state.value: state.value.capitalize() for state in OperationState}
 ITEM_STATES = {"waiting": "Waiting", "sent": "Under way", "succeeded": "Succeeded", "failed": "Failed"}
 
 router = APIRouter(route_class=PageRoute)
@@ -76,7 +78,8 @@ async def operations_page(request: Request, visitor: Visitor, context: Context) 
     async with context.tenant(visitor) as session:
         frame = await load_frame(session, visitor, context.clock, PATH)
         after = context.cursors.read(place, given)
-        page = await operations.list_operations(session, state=state, limit=PAGE_ROWS, after=after)
+        wanted = {"active": True} if state == ACTIVE else {"state": state}
+        page = await operations.list_operations(session, **wanted, limit=PAGE_ROWS, after=after)
         endpoints = await _endpoints_in(session, page.rows)
     names = await actor_names(context.engine_db, visitor.org_id, [row["actor"] for row in page.rows])
     shown = OperationsPage(
@@ -121,7 +124,7 @@ async def operation_page(operation_id: str, request: Request, visitor: Visitor, 
     return render(request, "operation.html", shown)
 
 
-def _shown(row: Record, names: dict[str, ActorName], endpoints: dict[UUID, str], visitor: Caller) -> Shape:
+def _shown(row: Record, names: Mapping[str, ActorName], endpoints: dict[UUID, str], visitor: Caller) -> Shape:
     shape = operation_shapes.operation(row)
     return shape | {
         "actor": shown_actor(row["actor"], names, visitor),

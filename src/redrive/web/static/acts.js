@@ -1,6 +1,7 @@
 // Buttons that call the API, as their data attributes say:
 //   data-path, data-method   the call                    data-body      JSON to send
 //   data-ask, data-confirm   a question first            data-because   with a field for the reason
+//   data-no                  the other answer, where "Cancel" would be ambiguous
 //   data-done                what a toast says           data-then      reload | remove | stay | a path to go to
 // The event "acted" bubbles from the button with the answer, for scripts that want to do more; who calls its
 // preventDefault does the rest alone.
@@ -17,6 +18,7 @@ export async function act(button) {
       title: given.ask,
       text: given.askText,
       confirm: given.confirm,
+      no: given.no,
       danger: button.classList.contains("danger"),
       because: "because" in given,
     });

@@ -11,7 +11,7 @@ export function element(name, attributes = {}, ...children) {
 }
 
 /** Resolves to null, or to {because} when confirmed. */
-export function ask({ title, text, confirm, danger = false, because = false }) {
+export function ask({ title, text, confirm, no = "Cancel", danger = false, because = false }) {
   const reason = because ? element("input", { id: "because", name: "because", maxlength: 1000, autocomplete: "off" }) : null;
   const yes = element("button", { value: "yes", class: danger ? "primary danger" : "primary" }, confirm);
   const form = element(
@@ -20,7 +20,7 @@ export function ask({ title, text, confirm, danger = false, because = false }) {
     element("h2", { id: "question" }, title),
     ...(text ? [element("p", {}, text)] : []),
     ...(reason ? [element("p", { class: "field" }, element("label", { for: "because" }, "Why? (kept in the audit log, optional)"), reason)] : []),
-    element("p", { class: "dialog-actions" }, element("button", { value: "no", type: "submit", formnovalidate: true }, "Cancel"), yes),
+    element("p", { class: "dialog-actions" }, element("button", { value: "no", type: "submit", formnovalidate: true }, no), yes),
   );
   const dialog = element("dialog", { "aria-labelledby": "question" }, form);
   document.body.append(dialog);
