@@ -26,6 +26,8 @@ SYNONYMS = {
     "fingerprint": "group",
     "from": "since",
     "to": "until",
+    "subject_kind": "subject",
+    "subject_id": "id",
 }
 
 

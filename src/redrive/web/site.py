@@ -7,6 +7,7 @@ from redrive.api.problems import Problem
 from redrive.web import assets
 from redrive.web.live import LiveDesk
 from redrive.web.pages import (
+    audit,
     dashboard,
     dead_letters,
     endpoints,
@@ -36,6 +37,7 @@ _PAGES = (
     policies,
     endpoints,
     operations,
+    audit,
 )
 _MACHINES = ("/v1/", "/api/")
 

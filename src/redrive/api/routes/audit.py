@@ -54,7 +54,7 @@ async def list_audit(query: Annotated[AuditQuery, Query()], caller: Reader, cont
     async with context.tenant(caller) as session:
         page = await audit.list_audit(session, query.chosen(), limit=query.limit, after=after)
     cursor = context.cursors.write(place, page.next_key) if page.next_key else None
-    rows = [_shape(row, whole=caller.may(Action.ADMIT)) for row in page.rows]
+    rows = [entry(row, whole=caller.may(Action.ADMIT)) for row in page.rows]
     return answer(shapes.page(rows, limit=query.limit, cursor=cursor, total=None))
 
 
@@ -83,13 +83,13 @@ async def _export(
     for start in range(0, MAX_EXPORT_ROWS, EXPORT_BATCH_ROWS):
         async with context.tenant(caller) as session:
             page = await audit.list_audit(session, chosen, limit=EXPORT_BATCH_ROWS, after=after)
-        yield write([_shape(row, whole=caller.may(Action.ADMIT)) for row in page.rows], start == 0)
+        yield write([entry(row, whole=caller.may(Action.ADMIT)) for row in page.rows], start == 0)
         after = page.next_key
         if after is None:
             return
 
 
-def _shape(row: Record, *, whole: bool) -> shapes.Shape:
+def entry(row: Record, *, whole: bool) -> shapes.Shape:
     """An entry. E-mails and addresses of people are for those who may see the people themselves."""
     hidden = () if whole else ("source", *(("before", "after") if row["subject_kind"] in OF_PEOPLE else ()))
     return {column: None if column in hidden else _value(row, column) for column in COLUMNS}
