@@ -7,6 +7,7 @@ from redrive.api.problems import Problem
 from redrive.web import assets
 from redrive.web.live import LiveDesk
 from redrive.web.pages import (
+    account,
     audit,
     dashboard,
     dead_letters,
@@ -15,9 +16,13 @@ from redrive.web.pages import (
     events,
     groups,
     inbox,
+    keys,
     operations,
+    orgs,
+    people,
     policies,
     retry_queue,
+    settings,
     sign_in,
     task,
 )
@@ -38,6 +43,11 @@ _PAGES = (
     endpoints,
     operations,
     audit,
+    settings,
+    people,
+    orgs,
+    account,
+    keys,
 )
 _MACHINES = ("/v1/", "/api/")
 

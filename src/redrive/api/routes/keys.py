@@ -25,7 +25,7 @@ SHOWN = ("id", "name", "role", "scope", "hint", "created_at", "expires_at", "rev
 router = APIRouter(prefix="/v1/keys", tags=["keys"], dependencies=SCHEMES)
 
 
-def _shape(row: shapes.Row) -> shapes.Shape:
+def shape_of(row: shapes.Row) -> shapes.Shape:
     return {name: row[name] for name in SHOWN}
 
 
@@ -45,7 +45,7 @@ async def create_key(request: Request, given: KeyIn, caller: Admitter, context: 
             row = await keys.get_key(session, made)
             if row is None:
                 raise once.gone()
-            return answer(_shape(row), 201)
+            return answer(shape_of(row), 201)
         try:
             row, key = await keys.create_key(
                 session,
@@ -58,7 +58,7 @@ async def create_key(request: Request, given: KeyIn, caller: Admitter, context: 
         except TooManyKeys as enough:
             raise invalid(FieldError(("body",), str(enough))) from None
         await once.note(session, row["id"])
-    return answer(_shape(row) | {"key": key}, 201)
+    return answer(shape_of(row) | {"key": key}, 201)
 
 
 @router.get("", responses=shows(Page[Key]))
@@ -69,7 +69,7 @@ async def list_keys(query: Annotated[PageQuery, Query()], caller: Admitter, cont
     async with context.tenant(caller) as session:
         page = await keys.list_keys(session, limit=query.limit, after=after)
     cursor = context.cursors.write(place, page.next_key) if page.next_key else None
-    return answer(shapes.page([_shape(row) for row in page.rows], limit=query.limit, cursor=cursor, total=page.total))
+    return answer(shapes.page([shape_of(row) for row in page.rows], limit=query.limit, cursor=cursor, total=page.total))
 
 
 @router.get("/{key_id}", dependencies=[Depends(no_query)], responses=shows(Key))
@@ -80,7 +80,7 @@ async def get_key(key_id: str, caller: Admitter, context: Context) -> Response:
         row = await keys.get_key(session, wanted)
     if row is None:
         raise not_found(NOUN)
-    return answer(_shape(row))
+    return answer(shape_of(row))
 
 
 @router.delete("/{key_id}", status_code=204, dependencies=[Depends(no_query)])

@@ -28,7 +28,7 @@ NOUN = "org"
 router = APIRouter(prefix="/v1/orgs", tags=["orgs"], dependencies=SCHEMES)
 
 
-def _shape(row: shapes.Row) -> shapes.Shape:
+def shape_of(row: shapes.Row) -> shapes.Shape:
     return {
         "id": row["org_id"],
         "name": row["name"],
@@ -71,7 +71,7 @@ async def create_org(request: Request, given: OrgIn, caller: OwnerOnly, context:
         raise _name_taken() from None
     row = await orgs.get_org(context.engine_db, org_id)
     assert row is not None, "orgs are never deleted"
-    return answer(_shape(row) | ({"key": key} if key else {}), 201)
+    return answer(shape_of(row) | ({"key": key} if key else {}), 201)
 
 
 @router.get("", responses=shows(Page[Org]))
@@ -82,7 +82,7 @@ async def list_orgs(query: Annotated[PageQuery, Query()], caller: Reader, contex
     only = await _visible(context, caller)
     page = await orgs.list_orgs(context.engine_db, only=only, limit=query.limit, after=after)
     cursor = context.cursors.write(place, page.next_key) if page.next_key else None
-    return answer(shapes.page([_shape(row) for row in page.rows], limit=query.limit, cursor=cursor, total=page.total))
+    return answer(shapes.page([shape_of(row) for row in page.rows], limit=query.limit, cursor=cursor, total=page.total))
 
 
 @router.get("/{org_id}", dependencies=[Depends(no_query)], responses=shows(Org))
@@ -93,7 +93,7 @@ async def get_org(org_id: str, caller: Reader, context: Context) -> Response:
     row = await orgs.get_org(context.engine_db, wanted) if visible is None or wanted in visible else None
     if row is None:
         raise not_found(NOUN)
-    return answer(_shape(row))
+    return answer(shape_of(row))
 
 
 @router.patch("/{org_id}", dependencies=[Depends(no_query)], responses=shows(Org))
@@ -110,4 +110,4 @@ async def change_org(
         raise _name_taken() from None
     if row is None:
         raise not_found(NOUN)
-    return answer(_shape(row))
+    return answer(shape_of(row))

@@ -43,7 +43,7 @@ async def show_pauses(caller: Reader, context: Context) -> Response:
         endpoints = await pausing.paused_endpoints(session)
     return answer(
         {
-            "installation": endpoint_shapes.pause(await _as_seen_by(caller, context, installation)),
+            "installation": endpoint_shapes.pause(await as_seen_by(caller, context, installation)),
             "org": endpoint_shapes.pause(org),
             "endpoints": [endpoint_shapes.pause(endpoint) for endpoint in endpoints[:MAX_PAUSED_SHOWN]],
             "more_endpoints": len(endpoints) > MAX_PAUSED_SHOWN,
@@ -85,10 +85,10 @@ async def _state(caller: Caller, context: ApiContext, scope: PauseScope) -> Shap
         installation, org = await pausing.pauses(session)
     if scope is PauseScope.ORG:
         return endpoint_shapes.pause(org)
-    return endpoint_shapes.pause(await _as_seen_by(caller, context, installation))
+    return endpoint_shapes.pause(await as_seen_by(caller, context, installation))
 
 
-async def _as_seen_by(caller: Caller, context: ApiContext, installation: Pause) -> Pause:
+async def as_seen_by(caller: Caller, context: ApiContext, installation: Pause) -> Pause:
     """That it is paused, since when and why concerns everybody; who did it and what other orgs hold, its owners."""
     if caller.may(Action.OWN):
         return replace(installation, held=await pausing.held_everywhere(context.engine_db))

@@ -41,7 +41,7 @@ ADMITTERS = {"x-action": Action.ADMIT.value}
 router = APIRouter(prefix="/v1/users", tags=["users"], dependencies=SCHEMES)
 
 
-def _shape(row: shapes.Row) -> shapes.Shape:
+def shape_of(row: shapes.Row) -> shapes.Shape:
     return {
         "id": row["id"],
         "email": row["email"],
@@ -72,7 +72,7 @@ async def add_user(request: Request, given: UserIn, caller: Admitter, context: C
             row = await users.get_user(session, made)
             if row is None:
                 raise once.gone()
-            return answer(_shape(row), 201)
+            return answer(shape_of(row), 201)
         added = await users.add_user(
             session,
             email=given.email,
@@ -85,7 +85,7 @@ async def add_user(request: Request, given: UserIn, caller: Admitter, context: C
         if isinstance(added, Refusal):
             raise _refused(added)
         await once.note(session, added["id"])
-    return answer(_shape(added), 201)
+    return answer(shape_of(added), 201)
 
 
 @router.get("", responses=shows(Page[User]))
@@ -96,7 +96,7 @@ async def list_users(query: Annotated[PageQuery, Query()], caller: Admitter, con
     async with context.tenant(caller) as session:
         page = await users.list_users(session, limit=query.limit, after=after)
     cursor = context.cursors.write(place, page.next_key) if page.next_key else None
-    return answer(shapes.page([_shape(row) for row in page.rows], limit=query.limit, cursor=cursor, total=page.total))
+    return answer(shapes.page([shape_of(row) for row in page.rows], limit=query.limit, cursor=cursor, total=page.total))
 
 
 @router.get("/{user_id}", dependencies=[Depends(no_query)], responses=shows(User), openapi_extra=ADMITTERS)
@@ -109,7 +109,7 @@ async def get_user(user_id: str, caller: Known, context: Context) -> Response:
         row = await users.get_user(session, wanted)
     if row is None:
         raise not_found(NOUN)
-    return answer(_shape(row))
+    return answer(shape_of(row))
 
 
 @router.patch("/{user_id}", dependencies=[Depends(no_query)], responses=shows(User), openapi_extra=ADMITTERS)
@@ -134,7 +134,7 @@ async def change_user(user_id: str, request: Request, given: UserChangeIn, calle
         )
         if isinstance(row, Refusal):
             raise _refused(row)
-    return answer(_shape(row))
+    return answer(shape_of(row))
 
 
 @router.delete("/{user_id}", status_code=204, dependencies=[Depends(no_query)])
