@@ -4,8 +4,10 @@ from collections.abc import AsyncIterator
 
 import pytest_asyncio
 
-from api.conftest import Api, Server, database_named, populated, running_server
+from api.conftest import Api, Server, database_named, own_api, populated, running_server
 from redrive.store.embedded import EmbeddedPostgres
+
+__all__ = ["own_api"]
 
 SHARED_DATABASE = "redrive_web_shared"
 

@@ -3,6 +3,7 @@
 Whoever fails is told the same whether the e-mail has an account or not, after the same work.
 """
 
+from math import ceil
 from uuid import UUID
 
 from redrive.api.context import ApiContext
@@ -32,7 +33,7 @@ class Login:
         clock = self._context.clock
         wait_s = await logins.begin(self._db, given.email, self._address, clock)
         if wait_s:
-            raise too_many("Too many sign-ins failed. Wait, then try again.", wait_s)
+            raise too_many(f"Too many sign-ins failed. Try again in {_waiting(wait_s)}.", wait_s)
         user = await users.find_user(self._db, given.email)
         right = await is_password(user["password_hash"] if user else None, given.password.get_secret_value())
         if user is None or not right:
@@ -103,6 +104,12 @@ class Login:
 
     def _act(self, actor: str) -> Act:
         return Act(actor, None, self._correlation_id, self._source)
+
+
+def _waiting(wait_s: float) -> str:
+    """Rounded up: whoever comes back then must not be told to wait again."""
+    seconds = max(1, ceil(wait_s))
+    return f"{seconds} s" if seconds <= 120 else f"{ceil(seconds / 60)} min"
 
 
 async def admitted(context: ApiContext, token: str) -> Caller:

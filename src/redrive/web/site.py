@@ -7,7 +7,6 @@ from redrive.api.problems import Problem
 from redrive.web import assets
 from redrive.web.live import LiveDesk
 from redrive.web.pages import (
-    account,
     audit,
     dashboard,
     dead_letters,
@@ -16,7 +15,6 @@ from redrive.web.pages import (
     events,
     groups,
     inbox,
-    keys,
     operations,
     orgs,
     people,
@@ -46,8 +44,6 @@ _PAGES = (
     settings,
     people,
     orgs,
-    account,
-    keys,
 )
 _MACHINES = ("/v1/", "/api/")
 

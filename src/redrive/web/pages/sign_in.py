@@ -7,7 +7,7 @@ from fastapi import APIRouter, Request, Response
 from redrive.web.render import render
 from redrive.web.visitor import SIGN_IN, PageRoute
 
-LINK_USED = "This sign-in link was used before, or is older than 15 minutes. `redrive login-link` prints a new one."
+LINK_USED = "This sign-in link was used before, or is older than 15 minutes. Ask for a new one, or sign in here."
 
 router = APIRouter(route_class=PageRoute)
 

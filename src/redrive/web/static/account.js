@@ -5,6 +5,7 @@ import { element } from "./dialog.js";
 import { toast } from "./toast.js";
 
 const YEAR_S = 31536000;
+const SEARCH_FROM = 11; // as many orgs fit into the menu without searching
 
 async function showOrgs(details) {
   const box = details.querySelector("[data-orgs]");
@@ -13,15 +14,35 @@ async function showOrgs(details) {
   try {
     const { org, orgs } = await call("GET", "/v1/session");
     if (orgs.length < 2) return;
-    box.querySelector("ul").replaceChildren(...orgs.map((each) => {
+    const list = box.querySelector("ul");
+    list.replaceChildren(...orgs.map((each) => {
       const button = element("button", { type: "button", class: "plain", disabled: each.id === org.id }, each.name);
       button.addEventListener("click", () => go(each.id));
       return element("li", {}, button);
     }));
+    if (orgs.length >= SEARCH_FROM) list.before(searchOf(list));
     box.hidden = false;
   } catch (problem) {
+    delete box.dataset.loaded; // opened again, it is asked for again
     toast(problem.message, "bad");
   }
+}
+
+/** A box that leaves only what it names. Of very many orgs the list holds some: Enter goes to any, by its whole name. */
+function searchOf(list) {
+  const box = element("input", { type: "search", "aria-label": "Find an org", placeholder: "Find an org", autocomplete: "off" });
+  const named = () => box.value.trim().toLowerCase();
+  box.addEventListener("input", () => {
+    for (const item of list.children) item.hidden = !item.textContent.toLowerCase().includes(named());
+  });
+  box.addEventListener("keydown", (event) => {
+    if (event.key !== "Enter" || !named()) return;
+    event.preventDefault();
+    const left = [...list.children].filter((item) => !item.hidden);
+    if (left.length === 1 && !left[0].firstChild.disabled) left[0].firstChild.click();
+    else go(box.value.trim());
+  });
+  return box;
 }
 
 async function go(org) {
