@@ -18,8 +18,10 @@ from redrive.api.server import ApiContext, create_app
 from redrive.app import Stores, open_stores, open_worker, prepare_database
 from redrive.core.address import AddressRules
 from redrive.core.permissions import Role
+from redrive.core.ports import WorkerCard
 from redrive.core.presets import PresetOverrides, presets
 from redrive.destinations.python import Handler
+from redrive.engine.heartbeat import Heartbeat
 from redrive.engine.operations import run_operations
 from redrive.settings import Settings, load_settings
 from redrive.store import sessions
@@ -31,11 +33,13 @@ from redrive.store.listen import listen
 from redrive.store.operation_steps import OperationSteps
 from redrive.store.orgs import ensure_org
 from redrive.store.seal import Sealer
+from redrive.store.workers import Workers
 from redrive.web.site import Site
 from support.processes import ADMIN_KEY, LOOPBACK, SECRET_KEY
 from support.remote import Remote
 
 STOP_WITHIN_S = 15.0
+CARD = WorkerCard(UUID(int=7), "test", 1, "0.0.1", ("http",), 100)
 
 
 @dataclass(slots=True, repr=False)  # its URL holds a password
@@ -91,6 +95,7 @@ class Installation:
                 asyncio.create_task(worker.run(stop)),
                 asyncio.create_task(run_operations(OperationSteps(self.stores.engine, self.clock))),
                 asyncio.create_task(listen(self.url, worker.wake)),
+                asyncio.create_task(Heartbeat(Workers(self.stores.engine, self.clock), CARD).run()),
             ]
             try:
                 yield

@@ -99,7 +99,7 @@ async def load_frame(session: Session, caller: Caller, clock: Clock, place: str)
 def _idleness(worker: WorkerSeen | None) -> list[Notice]:
     """Whether anybody is working: without a worker everything is accepted and nothing is delivered."""
     if worker is None:
-        return [Notice("bad", "No worker is running: nothing is delivered. `redrive worker` starts one.")]
+        return [Notice("bad", "No worker is running: nothing is delivered. Start one with “redrive worker”.")]
     if not worker.is_silent:
         return []
     return [Notice("bad", f"No worker has polled for {duration(worker.silent_s)}: nothing is delivered.")]
