@@ -68,6 +68,10 @@ PROMISED: Sequence[Place] = (
     Place("operation", "/operations/{id}", "/v1/operations?state=running"),
     Place("audit", "/audit"),
     Place("settings", "/settings"),
+    Place("settings-users", "/settings/users"),
+    Place("settings-keys", "/settings/keys"),
+    Place("settings-orgs", "/settings/orgs"),
+    Place("settings-account", "/settings/account"),
 )
 
 
