@@ -20,6 +20,7 @@ from redrive.settings import ENV_PREFIX, UNPREFIXED, Settings
 from redrive.store.clock import DatabaseClock
 from redrive.store.seal import Sealer
 from redrive.version import __version__
+from redrive.web.site import page_paths
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
@@ -167,6 +168,13 @@ def test_every_route_of_the_pages_has_an_example_request() -> None:
     parts = re.split(r"^##+ ", _all_pages(), flags=re.MULTILINE)
     without = [part.partition("\n")[0] for part in parts if _ROUTE.match(f"### {part}") and "```sh\ncurl " not in part]
     assert without == []
+
+
+def test_the_document_of_the_pages_names_every_page_and_no_other() -> None:
+    text = (DOCS / "ui.md").read_text()
+    rows = [line.split("|")[1] for line in text.splitlines() if line.startswith("| `/")]
+    named = {path for row in rows for path in _INLINE.findall(row)} | {"/sign-in"}
+    assert named == set(page_paths())
 
 
 # -- commands ----------------------------------------------------------------------------------------------------------
