@@ -1,12 +1,9 @@
 """Endpoints in a browser: made, tested, paused, given a new secret, recovered, deleted."""
 
-import pytest
 from playwright.async_api import Page, expect
 
-from support.axe import assert_accessible
 from support.engine import ManualClock
 from support.installation import Installation
-from support.layout import assert_fits
 from support.receiver import Receiver
 
 from .conftest import SignedIn
@@ -129,16 +126,3 @@ async def test_recovering_says_how_many_first_and_is_watched_to_its_end(
         clock.advance(5)
     await expect(page.locator("[data-operation] strong")).to_contain_text("3 succeeded, 0 failed")
     assert (await installation.api.get("/v1/dead-letters"))["data"] == []
-
-
-@pytest.mark.parametrize("width", [390, 768, 1440])
-async def test_the_pages_fit_and_are_accessible(
-    installation: Installation, receiver: Receiver, clock: ManualClock, signed_in: SignedIn, width: int
-) -> None:
-    made = await died(installation, receiver, clock, 2, name="a name that is rather long for an endpoint of ours")
-    page = await signed_in(width=width, scheme="dark" if width == 768 else "light")
-    for path in ("/endpoints", f"/endpoints/{made['id']}", "/endpoints/new", f"/endpoints/{made['id']}/edit"):
-        await page.goto(path)
-        await assert_fits(page)
-        if width != 768:
-            await assert_accessible(page)

@@ -1,11 +1,8 @@
 """Policies in a browser: the editor whose schedule follows what is typed."""
 
-import pytest
 from playwright.async_api import expect
 
-from support.axe import assert_accessible
 from support.installation import Installation
-from support.layout import assert_fits
 
 from .conftest import SignedIn
 
@@ -95,16 +92,3 @@ async def test_one_that_nothing_needs_is_deleted_after_a_question(
     await page.get_by_role("dialog", name="Delete the policy triggers?").get_by_role("button", name="Delete").click()
     await expect(page.get_by_text("Policy deleted.")).to_be_visible()
     await expect(page.get_by_role("link", name="triggers")).to_have_count(0)
-
-
-@pytest.mark.parametrize("width", [390, 768, 1440])
-async def test_the_pages_fit_and_are_accessible(installation: Installation, signed_in: SignedIn, width: int) -> None:
-    page = await signed_in(width=width, scheme="dark" if width == 768 else "light")
-    for path in ("/policies", "/policies/workflow", "/policies/new"):
-        await page.goto(path)
-        await assert_fits(page)
-        if width != 768:
-            await assert_accessible(page)
-    reader = await signed_in("VIEWER", width=width)
-    await reader.goto("/policies/workflow")
-    await assert_fits(reader)

@@ -5,6 +5,7 @@ from uuid import uuid4
 import pytest
 
 from api.conftest import URL, Api
+from redrive.web import words
 from support.page import read
 
 HOSTILE = '<img src=x onerror=alert(1)>"'
@@ -21,7 +22,7 @@ async def test_endpoints_are_listed_with_how_they_do(api: Api) -> None:
     page = await read(api.viewer, "/endpoints")
     assert page.has("a", href=f"/endpoints/{made['id']}", text="billing")
     assert page.has("a", href="/policies/relay", text="relay")
-    assert page.one("span", class_="badge bad", text="50.0 %").attributes["title"] == "1 of the last 2 tries"
+    assert page.one("span", class_="badge bad", title="1 of the last 2 tries").text == words.percent(0.5)
     dead = page.one("a", href=f"/integrations/logs/dead-letter-queue?endpoint={made['id']}")
     assert dead.text == "1"
     assert page.has("span", text="HTTP 500")
