@@ -7,7 +7,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from markupsafe import Markup
 
@@ -143,6 +143,7 @@ def test_the_highest_value_is_drawn_highest_and_an_axis_wastes_less_than_half(gi
 
 
 @given(known, known, units)
+@example(0.0, 0.0078125, Unit.RATE)
 def test_what_is_more_never_reads_as_a_lower_axis(low: float, high: float, unit: Unit) -> None:
     low, high = sorted((low, high))
     assert unit.top([low]) <= unit.top([high])

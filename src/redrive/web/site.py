@@ -49,13 +49,13 @@ _MACHINES = ("/v1/", "/api/")
 
 
 # Parts of pages, which only our own scripts ask for.
-_PARTS = ("/app/admin/dlq/{task_id}/payload", "/policies/plot")
+PARTS = frozenset({"/app/admin/dlq/{task_id}/payload", "/policies/plot"})
 
 
 def page_paths() -> list[str]:
     """The address of every page that a person can go to."""
     routes = (route for page in _PAGES for route in page.router.routes if isinstance(route, PageRoute))
-    return [route.path for route in routes if route.path not in _PARTS]
+    return [route.path for route in routes if route.path not in PARTS]
 
 
 class Site:

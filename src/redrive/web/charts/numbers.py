@@ -74,7 +74,7 @@ class Unit(Enum):
             case Unit.COUNT:
                 return max(2.0, _round_up(most))
             case Unit.RATE:
-                return min(1.0, _round_up(most)) if most > _SMALLEST else 0.01
+                return max(0.01, min(1.0, _round_up(most)))
             case Unit.SECONDS:
                 return next((float(span) for span in _SPANS if span >= most), _round_up(most / _DAY) * _DAY)
 
