@@ -81,3 +81,18 @@ def test_no_time_is_told_as_a_dash() -> None:
 @given(st.datetimes(min_value=datetime(1990, 1, 1), max_value=datetime(2200, 1, 1), timezones=st.just(UTC)))
 def test_any_time_can_be_told(at: datetime) -> None:
     assert words.relative(at, NOW)
+
+
+@pytest.mark.parametrize(
+    ("category", "message", "parts"),
+    [
+        ("server_error", "HTTP 503 Service Unavailable", ("HTTP 503", "Service Unavailable")),
+        ("server_error", "HTTP 599", ("HTTP 599", "Server error")),
+        ("timeout", "http://x did not answer", ("Timeout", "http://x did not answer")),
+        ("unknown", None, ("Unknown", "–")),
+    ],
+)
+def test_an_error_is_a_mark_and_what_else_there_is_to_say(
+    category: str, message: str | None, parts: tuple[str, str]
+) -> None:
+    assert words.error_parts(category, message) == parts

@@ -1,10 +1,12 @@
 """Values as people read them: times, durations, numbers, names of things. Pure. The templates' filters."""
 
 import json
+import re
 from datetime import UTC, datetime
 
 from markupsafe import Markup
 
+_STATUS = re.compile(r"HTTP (\d{3})\b\s*(.*)", re.DOTALL)
 _UNITS = ((86_400 * 365, "y"), (86_400 * 30, "mo"), (86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
 
 CATEGORIES = {
@@ -113,6 +115,14 @@ def plural(count: int | None, one: str, many: str | None = None) -> str:
 
 def category(name: str | None) -> str:
     return CATEGORIES.get(name or "", name or "Unknown")
+
+
+def error_parts(name: str | None, message: str | None) -> tuple[str, str]:
+    """An error as a short mark and what else there is to say: the status that was answered, or the class."""
+    status = _STATUS.match(message or "")
+    if status is None:
+        return category(name), message or "–"
+    return f"HTTP {status[1]}", status[2] or category(name)
 
 
 def is_passing(name: str | None) -> bool:
