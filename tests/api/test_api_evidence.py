@@ -150,7 +150,8 @@ async def test_a_count_beyond_the_limit_is_not_said(own_api: Api) -> None:
         first = (await api.owner.get(path)).json["pagination"]
         second = (await api.owner.get(f"{path}&cursor={first['cursor']}")).json["pagination"]
         assert (first["total_count"], second["total_count"]) == (None, None)
-        await engine.execute("UPDATE redrive.task SET state = 'dead', reason = 'skipped' WHERE id = $1", job.id)
+        dead = "UPDATE redrive.task SET event_type = 'one', state = 'dead', reason = 'skipped' WHERE id = $1"
+        await engine.execute(dead, job.id)
         assert (await api.owner.get(path)).json["pagination"]["total_count"] == MANY - 1
         await engine.execute(
             "INSERT INTO redrive.dead_letter (org_id, task_id, state, kind, event_id, event_type, reason, category,"
