@@ -143,3 +143,32 @@ async def test_what_was_stored_before_is_counted_in_bytes(conn: asyncpg.Connecti
     await migrate(conn)
     await conn.execute("SET ROLE redrive_engine")
     assert await conn.fetchval("SELECT sum(n) FROM redrive.counter WHERE name = 'event.bytes'") == 10
+
+
+async def test_letters_of_before_are_counted_for_their_groups(conn: asyncpg.Connection) -> None:
+    await migrate(conn, 19)
+    await conn.execute("SET ROLE redrive_engine")
+    org_id = await conn.fetchval(
+        "INSERT INTO redrive.org (org_id, name) VALUES (gen_random_uuid(), 'o') RETURNING org_id"
+    )
+    await conn.execute("RESET ROLE")
+    # Their tasks are not what this is about.
+    await conn.execute("ALTER TABLE redrive.dead_letter DROP CONSTRAINT dead_letter_org_id_task_id_fkey")
+    await conn.execute("SET ROLE redrive_engine")
+    await conn.execute(
+        "INSERT INTO redrive.dead_letter (org_id, task_id, state, kind, event_id, event_type, reason, category,"
+        " fingerprint, error_message, failed_at, generation, created_at, updated_at)"
+        " SELECT $1, gen_random_uuid(), CASE WHEN n < 3 THEN 'resolved' ELSE 'open' END, 'http', gen_random_uuid(),"
+        " 'a', 'permanent', 'timeout', 'f' || n % 2, 'late', now(), 0, now(), now() FROM generate_series(1, 9) n",
+        org_id,
+    )
+    await conn.execute("RESET ROLE")
+    await migrate(conn)
+    await conn.execute("SET ROLE redrive_engine")
+    rows = await conn.fetch("SELECT state, fingerprint, n FROM redrive.letter_count ORDER BY 1, 2")
+    assert [tuple(row) for row in rows] == [
+        ("open", "f0", 3),
+        ("open", "f1", 4),
+        ("resolved", "f0", 1),
+        ("resolved", "f1", 1),
+    ]

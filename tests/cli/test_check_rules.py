@@ -255,6 +255,7 @@ async def a_death_that_nobody_can_see(world: World, db: "Connection[asyncpg.Reco
     task_id = await world.dead()
     await db.execute("DELETE FROM dead_letter WHERE task_id = $1", task_id)
     await db.execute("UPDATE counter SET n = 0 WHERE name = 'dead.open'")
+    await db.execute("DELETE FROM letter_count")
     return task_id
 
 
@@ -272,6 +273,11 @@ async def a_letter_is_open_while_its_task_is_retried(world: World, db: "Connecti
     await db.execute("UPDATE dead_letter SET state = 'open' WHERE task_id = $1", task_id)
     await db.execute("DELETE FROM counter WHERE name LIKE 'dead.%'")
     await db.execute("INSERT INTO counter VALUES ($1, 'dead.open', 0, 1)", world.org_id)
+    await db.execute("DELETE FROM letter_count")
+    await db.execute(
+        "INSERT INTO letter_count (org_id, state, fingerprint, shard, n)"
+        " SELECT org_id, state, fingerprint, 0, 1 FROM dead_letter"
+    )
     return task_id
 
 
@@ -281,6 +287,7 @@ async def a_redriven_task_lost_its_letter(world: World, db: "Connection[asyncpg.
     await world.redrive(task_id)
     await db.execute("DELETE FROM dead_letter WHERE task_id = $1", task_id)
     await db.execute("DELETE FROM counter WHERE name LIKE 'dead.%'")
+    await db.execute("DELETE FROM letter_count")
     return task_id
 
 
@@ -398,6 +405,29 @@ async def an_acknowledged_event_is_not_counted(world: World, db: "Connection[asy
     event_id = await world.to_inbox()
     await db.execute("UPDATE event SET acked_at = now(), acked_by = 'me' WHERE id = $1", event_id)
     await db.execute("UPDATE counter SET n = n - 1 WHERE name = 'event.inbox'")
+    return world.org_id
+
+
+@plants("letter_counts")
+async def a_group_is_counted_too_big(world: World, db: "Connection[asyncpg.Record]") -> UUID:
+    await world.dead()
+    await db.execute("UPDATE letter_count SET n = n + 1 WHERE state = 'open'")
+    return world.org_id
+
+
+@plants("letter_counts")
+async def a_group_is_not_counted(world: World, db: "Connection[asyncpg.Record]") -> UUID:
+    await world.close(await world.dead(), "resolved")
+    await db.execute("DELETE FROM letter_count WHERE state = 'resolved'")
+    return world.org_id
+
+
+@plants("letter_counts")
+async def a_group_is_counted_of_which_nothing_is_left(world: World, db: "Connection[asyncpg.Record]") -> UUID:
+    await world.dead()
+    await db.execute(
+        "INSERT INTO letter_count (org_id, state, fingerprint, shard, n) VALUES ($1, 'open', 'x', 7, 1)", world.org_id
+    )
     return world.org_id
 
 

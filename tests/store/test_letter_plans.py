@@ -52,6 +52,11 @@ FILL = (
           FROM {_NUMBERS}, LATERAL (SELECT (n <= {RARE}) <> $3::bool AS rare) r,
                LATERAL (SELECT CASE WHEN rare THEN 'rare' ELSE 'usual' END AS word) w""",
 )
+# Many causes beside: of none of them is any letter left in this state.
+COUNTED = """INSERT INTO redrive.letter_count (org_id, state, fingerprint, shard, n)
+             SELECT org_id, state, fingerprint, -1, count(*) FROM redrive.dead_letter GROUP BY 1, 2, 3
+             UNION ALL
+             SELECT org_id, 'resolved', 'r' || n, n % 64 - 1, n FROM redrive.org, generate_series(1, 5000) n"""
 
 FILTERS: list[tuple[str, object, object]] = [
     ("kind", "http", "handler"),
@@ -98,6 +103,7 @@ async def place(
             await filling.execute(FILL[0], org_id, LETTERS)
             await filling.execute(FILL[1], org_id, LETTERS, policy_id)
             await filling.execute(FILL[2], org_id, LETTERS, swapped)
+        await filling.execute(COUNTED)
         if request.param == "analysed":
             await filling.execute("VACUUM (ANALYZE)")
         await filling.close()
@@ -114,7 +120,7 @@ async def place(
 
 
 async def _explained(place: Place, name: str, *arguments: object) -> list[dict[str, Any]]:
-    """Every node of the plan as it ran, that reads dead letters or sorts."""
+    """Every node of the plan as it ran, that reads dead letters or their counts, or sorts."""
     statement = f"letters_{next(_numbers)}"
     given = ", ".join("NULL" if value is None else f"'{value}'" for value in arguments)
     async with place.engine.app.tenant(place.org_id) as session:
@@ -124,7 +130,7 @@ async def _explained(place: Place, name: str, *arguments: object) -> list[dict[s
     return [
         node
         for node in _nodes(explained["Plan"])
-        if node.get("Relation Name") == "dead_letter" or "Sort" in node["Node Type"]
+        if node.get("Relation Name") in {"dead_letter", "letter_count"} or "Sort" in node["Node Type"]
     ]
 
 
@@ -216,6 +222,25 @@ async def test_groups_are_found_without_reading_every_letter(place: Place) -> No
     used = {node.get("Index Name", node["Node Type"]) for node in nodes if "Sort" not in node["Node Type"]}
     assert used == {"dead_letter_by_cause", "dead_letter_pkey"}
     assert sum(node["Actual Rows"] * node["Actual Loops"] for node in nodes) < 1_500
+
+
+@pytest.mark.parametrize("chosen", [(None, None, None), ("http", ENDPOINT, "usual")], ids=str)
+async def test_whole_groups_are_found_by_their_counts_and_look_up_letters_to_show(
+    place: Place, chosen: tuple[object, ...]
+) -> None:
+    limits = (groups.MAX_GROUPS_LOOKED, groups.MAX_COUNTS_LOOKED)
+    nodes = await _explained(place, "list_whole_groups", place.org_id, "open", *chosen, LIMIT, *limits)
+    letters = [node for node in nodes if node.get("Relation Name") == "dead_letter"]
+    assert {node["Index Name"] for node in letters} == {"dead_letter_by_cause", "dead_letter_pkey"}
+    assert sum(node["Actual Rows"] * node["Actual Loops"] for node in letters) <= 8
+
+
+async def test_the_biggest_of_many_groups_are_found_by_an_index_and_no_more_are_looked_at(place: Place) -> None:
+    nodes = await _explained(place, "list_whole_groups", place.org_id, "resolved", *(None,) * 3, LIMIT, 100, 300)
+    read = [node for node in nodes if node.get("Relation Name") == "letter_count"]
+    assert [node["Index Name"] for node in read] == ["letter_count_by_size", "letter_count_pkey"]
+    assert [node["Actual Rows"] * node["Actual Loops"] for node in read] == [300, 100]
+    assert not any(node.get("Rows Removed by Filter") for node in read)
 
 
 @pytest.mark.parametrize("prefix", ["", "usu", "z"])

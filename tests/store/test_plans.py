@@ -32,7 +32,10 @@ EMPTY = "plans_empty"
 TASKS = 20_000
 MINUTE = timedelta(minutes=1)
 _numbers = count()
-HOT = {"task", "event", "attempt", "payload", "dead_letter", "idempotency", "operation", "operation_item", "pulse"}
+HOT = {
+    "task", "event", "attempt", "payload", "dead_letter", "idempotency", "operation", "operation_item", "pulse",
+    "letter_count",
+}  # fmt: skip
 Arguments = tuple[object, ...]
 ENDED_OPERATIONS = """
     INSERT INTO redrive.operation
@@ -135,6 +138,7 @@ JANITOR = [
     Case("sweep_count", lambda facts: (facts.engine.org_id, [facts.event_id]), "task_of_event"),
     Case("delete_claims", lambda facts: (facts.engine.org_id, facts.now, 1.0, 500)),
     Case("fold_pulse", lambda facts: (facts.engine.org_id, facts.now, 7200.0, 691200.0, 2_000), "pulse_pkey"),
+    Case("fold_letter_counts", lambda facts: (facts.engine.org_id, 2_000), "letter_count_in_shards"),
 ]
 
 

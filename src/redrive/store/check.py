@@ -125,11 +125,16 @@ RULES: tuple[Rule, ...] = (
         "The counters are what counting gives.",
         "Totals in lists and on the dashboard are wrong.",
     ),
+    Rule(
+        "letter_counts",
+        "Each cause of dead letters has as many as are counted for it.",
+        "The list of groups is wrong.",
+    ),
 )
 
 
 class Offence(NamedTuple):
-    """One row that breaks a rule: the id of an event, a task or an operation, for counters the org's."""
+    """One row that breaks a rule: the id of an event, a task or an operation, for counts the org's."""
 
     org_id: UUID
     id: UUID

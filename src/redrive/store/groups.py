@@ -10,6 +10,7 @@ from redrive.store.dead_letters import DeadLetterFilter
 from redrive.store.trends import Span, Trend
 
 MAX_GROUPS_LOOKED = 1_000
+MAX_COUNTS_LOOKED = 4_000  # of causes, each perhaps in several shards
 FIRST_COUNT = 100  # letters, in each group
 SECOND_COUNT = 50_000  # letters, in all groups that have more
 MAX_TRENDS = 50  # groups in one question
@@ -28,7 +29,39 @@ class Groups:
 
 
 async def list_groups(session: Session, chosen: DeadLetterFilter, *, limit: int) -> Groups:
-    """Biggest first. A group whose letters were not all counted says so in `is_whole`: it has at least `n`."""
+    """Biggest first. A group whose letters were not all counted says so in `is_whole`: it has at least `n`.
+
+    Whole groups are counted on write; of some letters of each the counting is done here.
+    """
+    if not any((chosen.event_type, chosen.external_system, chosen.reason, chosen.since, chosen.until)):
+        found = await _whole_groups(session, chosen, limit)
+        if found is not None:
+            return found
+    return await _counted_groups(session, chosen, limit)
+
+
+async def _whole_groups(session: Session, chosen: DeadLetterFilter, limit: int) -> Groups | None:
+    """None where those that were looked at are too few for a page, and there are more: the counts of causes of which
+    nothing is left, and which the janitor has not folded yet, may stand before others.
+    """
+    rows = await session.fetch(
+        "list_whole_groups",
+        session.org_id,
+        chosen.state,
+        chosen.kind,
+        chosen.endpoint_id,
+        chosen.category,
+        limit,
+        MAX_GROUPS_LOOKED,
+        MAX_COUNTS_LOOKED,
+    )
+    is_all, total, shown = rows[0]["is_all"], rows[0]["groups"], [row for row in rows if row["n"]]
+    if len(shown) < limit and not is_all:
+        return None
+    return Groups(shown, total > len(shown), total if is_all else None)
+
+
+async def _counted_groups(session: Session, chosen: DeadLetterFilter, limit: int) -> Groups:
     is_filtered = any((chosen.event_type, chosen.external_system, chosen.reason))
     rows = await session.fetch(
         "list_groups",

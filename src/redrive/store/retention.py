@@ -23,6 +23,7 @@ BATCH_ITEMS = 2_000
 PULSE_FOLDS_AFTER_S = 2 * 3_600.0  # minutes are shown for an hour, see core.pulse
 PULSE_SHOWN_S = 8 * 86_400.0
 BATCH_MINUTES = 2_000
+BATCH_COUNTS = 2_000  # of causes in shards
 WORKER_TTL_S = 86_400.0
 
 _START = Floor(datetime(1970, 1, 1, tzinfo=UTC), UUID(int=0))
@@ -54,6 +55,7 @@ class Retention:
         return await self._db.fetchrow("begin_sweep", org.org_id, org.now, rested_s) is not None
 
     async def batch(self, org: SweptOrg, place: Floor | None) -> Batch | None:
+        has_counts = await self._fold_letter_counts(org)
         async with self._db.tenant(org.org_id) as session:
             leads = await session.fetchrow("lead_sweep")
             if leads is None or not leads["ours"]:
@@ -63,7 +65,7 @@ class Retention:
             has_more = swept.idempotency_keys == BATCH_EVENTS and not self._dry_run
             operations, is_last = await self._remove_operations(session, org, is_first=place is None)
             swept = swept.plus(Swept(operations=operations))
-            has_more = await self._fold_pulse(session, org) or has_more or not is_last
+            has_more = await self._fold_pulse(session, org) or has_counts or has_more or not is_last
             seen = await self._pick(session, org, after)
             picked = [row["id"] for row in seen if row["goes"]]
             if picked:
@@ -111,6 +113,17 @@ class Retention:
         terms = (PULSE_FOLDS_AFTER_S, PULSE_SHOWN_S, BATCH_MINUTES)
         row = await session.fetchrow("fold_pulse", org.org_id, org.now, *terms)
         return row is not None and row["n"] == BATCH_MINUTES
+
+    async def _fold_letter_counts(self, org: SweptOrg) -> bool:
+        """Whether there may be more to fold. In a short transaction of its own: whoever settles a death may wait."""
+        if self._dry_run:
+            return False
+        async with self._db.tenant(org.org_id) as session:
+            leads = await session.fetchrow("lead_sweep")
+            if leads is None or not leads["ours"]:
+                return False
+            row = await session.fetchrow("fold_letter_counts", org.org_id, BATCH_COUNTS)
+        return row is not None and row["n"] >= BATCH_COUNTS
 
     async def _remove(self, session: Session, org: SweptOrg, picked: Sequence[UUID]) -> Swept:
         if self._dry_run:
