@@ -17,7 +17,7 @@ from redrive.store.policies import policy_of
 from redrive.store.retry_queue import Refusal
 from redrive.store.trends import Span, Trend
 
-MAX_ARRIVALS = 10_000  # letters looked at for a chart
+MAX_ARRIVALS = 5_000  # letters looked at for a chart: some half a millisecond more than for a few
 KEY = ("letter_created_at", "id")
 # Each has an index in the list's order.
 LEADS = ("fingerprint", "endpoint_id", "event_type", "external_system", "category", "reason", "kind")

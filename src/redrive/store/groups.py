@@ -14,8 +14,8 @@ MAX_COUNTS_LOOKED = 4_000  # of causes, each perhaps in several shards
 FIRST_COUNT = 100  # letters, in each group
 SECOND_COUNT = 50_000  # letters, in all groups that have more
 MAX_TRENDS = 50  # groups in one question
-FIRST_TREND_COUNT = 400  # letters, in each group
-SECOND_TREND_COUNT = 20_000  # letters, in all groups that have more
+FIRST_TREND_COUNT = 100  # letters, in each group: 50 of them are 15 000 index entries in all
+SECOND_TREND_COUNT = 5_000  # letters, in all groups that have more
 SECOND_COUNT_FILTERED = 20_000  # the same where each letter must be looked at, since its group does not tell
 
 

@@ -42,6 +42,7 @@ class Span:
     def __post_init__(self) -> None:
         assert self.since < self.until
         assert 1 <= self.buckets <= MAX_BUCKETS
+        assert self.bucket_s >= 1e-6  # as fine as the database's time
 
     @property
     def bucket_s(self) -> float:
