@@ -302,6 +302,21 @@ async def test_the_health_of_endpoints_reads_no_more_than_its_bounds(databases: 
         assert node.get("Rows Removed by Filter", 0) == 0, node
 
 
+@pytest.mark.parametrize("after", [None, UUID(int=2**128 - 1)])
+async def test_deliveries_of_an_endpoint_that_had_all_tasks_are_not_looked_for_among_all(
+    databases: Mapping[str, Facts], after: UUID | None
+) -> None:
+    """Since the table was analysed, others may have had thousands."""
+    facts = databases[FULL]
+    endpoint_id = await facts.engine.sql.fetchval("SELECT id FROM redrive.endpoint")
+    case = Case("find_deliveries", lambda f: (f.engine.org_id, endpoint_id, None, after, 51, 51), "task_of_endpoint")
+    async with facts.engine.app.tenant(facts.engine.org_id) as session:
+        plan = await _plan(session._connection, case, facts, "ANALYZE, FORMAT JSON")
+    _judge(case, plan, full=True)
+    (read,) = (node for node in plan if node.get("Relation Name") == "task")
+    assert read["Actual Rows"] == 51
+
+
 def _judge(case: Case, plan: list[dict[str, Any]], *, full: bool) -> None:
     scanned = {node["Relation Name"] for node in plan if node["Node Type"] == "Seq Scan"}
     assert not scanned & HOT, f"{case.name} reads all of {scanned & HOT}"
