@@ -118,14 +118,17 @@ class Authenticator:
         self.meters.take(caller)
         return caller
 
-    async def known(self, headers: Mapping[bytes, bytes], method: str) -> Caller | None:
-        """Who is asking, in the org that is theirs. Not counted: that is the business of `admit`."""
+    async def known(self, headers: Mapping[bytes, bytes], method: str, *, is_use: bool = True) -> Caller | None:
+        """Who is asking, in the org that is theirs. Not counted: that is the business of `admit`.
+
+        `is_use`: somebody does something. A stream that only stays open keeps no session from growing old.
+        """
         try:
-            return await self._identify(headers, method)
+            return await self._identify(headers, method, is_use=is_use)
         except Problem:
             return None
 
-    async def _identify(self, headers: Mapping[bytes, bytes], method: str) -> Caller:
+    async def _identify(self, headers: Mapping[bytes, bytes], method: str, *, is_use: bool = True) -> Caller:
         key = key_in(headers.get(b"x-api-key"), headers.get(b"authorization"))
         token = token_in(headers.get(b"cookie")) if key is None else None
         if token is None:
@@ -133,7 +136,7 @@ class Authenticator:
         else:
             if method not in SAFE_METHODS:
                 refuse_foreign_pages(headers)
-            caller = await self._session(token)
+            caller = await self._session(token, is_use=is_use)
         if caller.suspended:
             raise suspended()
         return caller
@@ -168,12 +171,13 @@ class Authenticator:
     async def close(self) -> None:
         await asyncio.gather(*self._noting)
 
-    async def _session(self, token: str) -> Caller:
+    async def _session(self, token: str, *, is_use: bool) -> Caller:
         digest = _session_digest(token)
         found = await self._sessions.ask(digest, lambda: find_session(self._db, token, self._clock))
         if found is None:
             raise session_ended()
-        self._note(digest, lambda: extend_session(self._db, token, self._clock))
+        if is_use:
+            self._note(digest, lambda: extend_session(self._db, token, self._clock))
         return found
 
     async def _within(self, caller: Caller, named: bytes) -> Caller:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from redrive.store.db import Record, Session, like_pattern
+from redrive.store.db import Record, Session, like_literal, like_pattern
 from redrive.store.dead_letters import DeadLetterFilter
 from redrive.store.trends import Span, Trend
 
@@ -33,7 +33,7 @@ async def list_groups(session: Session, chosen: DeadLetterFilter, *, limit: int)
 
     Whole groups are counted on write; of some letters of each the counting is done here.
     """
-    if not any((chosen.event_type, chosen.external_system, chosen.reason, chosen.since, chosen.until)):
+    if not any((chosen.event_type, chosen.external_system, chosen.reason, chosen.since, chosen.until, chosen.q)):
         found = await _whole_groups(session, chosen, limit)
         if found is not None:
             return found
@@ -62,7 +62,7 @@ async def _whole_groups(session: Session, chosen: DeadLetterFilter, limit: int) 
 
 
 async def _counted_groups(session: Session, chosen: DeadLetterFilter, limit: int) -> Groups:
-    is_filtered = any((chosen.event_type, chosen.external_system, chosen.reason))
+    is_filtered = any((chosen.event_type, chosen.external_system, chosen.reason, chosen.q))
     rows = await session.fetch(
         "list_groups",
         session.org_id,
@@ -79,6 +79,7 @@ async def _counted_groups(session: Session, chosen: DeadLetterFilter, limit: int
         MAX_GROUPS_LOOKED,
         FIRST_COUNT,
         SECOND_COUNT_FILTERED if is_filtered else SECOND_COUNT,
+        f"%{like_literal(chosen.q)}%" if chosen.q else None,
     )
     if not rows:
         return Groups([], has_more=False, total=0)

@@ -65,6 +65,11 @@ class Frame:
         return self.caller.may(Action(action))
 
     @property
+    def permitted(self) -> str:
+        """The same for the scripts."""
+        return ",".join(action for action in Action if self.caller.may(action))
+
+    @property
     def places(self) -> list[Place]:
         return [place for place in PLACES if self.caller.may(place.needs)]
 

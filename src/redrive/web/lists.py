@@ -1,11 +1,11 @@
 """What the lists of tasks have in common: the terms of a search made a filter, badges, operations under way, pages.
 
-Used by pages.retry_queue and pages.dead_letters.
+Used by the pages of lists; what they filter by, they say themselves.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from uuid import UUID
 
 from fastapi import Request, Response
@@ -21,6 +21,7 @@ from redrive.store.paging import Page
 from redrive.web.search import Search, asked, moment, quoted
 
 PAGE_ROWS = 50
+NOBODY = UUID(int=0)  # no endpoint has this id
 MAX_OPERATIONS_SHOWN = 3
 
 
@@ -67,6 +68,11 @@ def known_total(page: Page, *, is_first: bool) -> int | None:
     return len(page.rows) if is_first and page.next_key is None else page.total
 
 
+def after(at: datetime) -> str:
+    """Just after a moment, as the API takes it: a limit that still includes it, or no longer does."""
+    return (at + timedelta(microseconds=1)).isoformat()
+
+
 class FilterBuilder:
     """Collects a filter in the API's words out of a search, and what was wrong with it."""
 
@@ -77,6 +83,7 @@ class FilterBuilder:
         ]
         self._search = search
         self._now = now
+        self._is_unclear = False
 
     def text(self, name: str, field: str) -> None:
         if value := self._search.get(name):
@@ -89,7 +96,7 @@ class FilterBuilder:
         if value in choices:
             self.filter[field] = value
         else:
-            self.problems.append(f"{name}:{value} is not known: {', '.join(choices)} are.")
+            self._refuse(f"{name}:{value} is not known: {', '.join(choices)} are.")
 
     def time(self, name: str) -> None:
         value = self._search.get(name)
@@ -97,7 +104,7 @@ class FilterBuilder:
             return
         at = moment(value, self._now, end=name == "until")
         if at is None:
-            self.problems.append(f"{name}:{value} is no time: write 2h, 3d, 2026-11-16 or 2026-11-16T09:30Z.")
+            self._refuse(f"{name}:{value} is no time: write 2h, 3d, 2026-11-16 or 2026-11-16T09:30Z.")
         else:
             self.filter[name] = at
 
@@ -111,9 +118,18 @@ class FilterBuilder:
             return
         found = await endpoint_called(session, value)
         if found is None:
-            self.problems.append(f"There is no endpoint called “{value}”.")
-            found = UUID(int=0)  # of none: the list is empty rather than whole
-        self.filter["endpoint_id"] = found
+            self._refuse(f"There is no endpoint called “{value}”.")
+        else:
+            self.filter["endpoint_id"] = found
+
+    def nothing_if_unclear(self) -> None:
+        """A filter that means nothing matches nothing: shown as everything, a bulk action would take everything."""
+        if self._is_unclear:
+            self.filter["endpoint_id"] = NOBODY
+
+    def _refuse(self, problem: str) -> None:
+        self._is_unclear = True
+        self.problems.append(problem)
 
 
 async def operations_to_show(session: Session, request: Request, caller: Caller) -> list[Shape]:

@@ -18,7 +18,7 @@ from fastapi.responses import StreamingResponse
 from redrive.api.auth import Authenticator
 from redrive.api.context import ApiContext
 from redrive.api.outage import OUTAGES
-from redrive.api.problems import unavailable
+from redrive.api.problems import Problem, unavailable
 from redrive.core.permissions import Action
 from redrive.store.counters import counts
 from redrive.store.keys import Caller
@@ -61,8 +61,10 @@ class LiveDesk:
     def streams(self) -> int:
         return sum(watched.watchers for watched in self._orgs.values())
 
-    async def stream(self, request: Request, visitor: Visitor) -> Response:
-        """Events `counts`, at first and at each change."""
+    async def stream(self, request: Request, visitor: Visitor, org: str = "") -> Response:
+        """Events `counts`, at first and at each change. `org`: whose numbers the page shows."""
+        if org and org != str(visitor.org_id):
+            raise Problem(409, "This session is in another org by now.")
         watched = self._orgs.get(visitor.org_id)
         if self.streams >= MAX_STREAMS or (watched is not None and watched.watchers >= MAX_STREAMS_OF_ORG):
             raise unavailable("Too many pages are open here. They go on without live numbers.", 30)
@@ -108,7 +110,7 @@ class LiveDesk:
             for watched in list(self._orgs.values()):
                 try:
                     await self._look_at(watched)
-                except OUTAGES as error:
+                except Exception as error:  # noqa: BLE001 (of one org: those of the others go on)
                     log.warning("live_numbers_failed", error_type=type(error).__name__)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(LOOK_EVERY_S):
@@ -136,7 +138,7 @@ async def _may_still_look(request: Request, org_id: UUID) -> bool:
     """A stream may last for days: a session that ended or went to another org sees no more of it."""
     authenticator: Authenticator = request.app.state.authenticator
     try:
-        caller = await authenticator.known(dict(request.scope["headers"]), request.method)
+        caller = await authenticator.known(dict(request.scope["headers"]), request.method, is_use=False)
     except OUTAGES:
         return True  # asked again with the next news
     return caller is not None and caller.org_id == org_id and caller.may(Action.READ)

@@ -36,6 +36,7 @@ class GroupsQuery(BaseModel):
     category: Category | None = None
     since: Moment | None = None
     until: Moment | None = None
+    q: Text | None = None
 
     def chosen(self) -> DeadLetterFilter:
         return DeadLetterFilter(**self.model_dump(exclude={"limit"}))

@@ -112,7 +112,7 @@ async def _may_still_watch(request: Request, org_id: UUID) -> bool:
     """A stream may last for days: a key that was revoked, a session that ended or went elsewhere, see no more of it."""
     authenticator: Authenticator = request.app.state.authenticator
     try:
-        caller = await authenticator.known(dict(request.scope["headers"]), request.method)
+        caller = await authenticator.known(dict(request.scope["headers"]), request.method, is_use=False)
     except OUTAGES:
         return True  # asked again with the next news
     return caller is not None and (caller.org_id == org_id or caller.may(Action.OWN))

@@ -1,6 +1,6 @@
 -- list_groups: dead letters by what went wrong, biggest first. $1 org, $2 state, $3 kind, $4 event type as a LIKE pattern,
 -- $5 external system, $6 endpoint, $7 reason, $8 category, $9 since, $10 until, $11 limit, $12 groups looked at, $13 letters
--- counted at first in each, $14 letters counted again in all.
+-- counted at first in each, $14 letters counted again in all, $15 a text in the error or the event type as a LIKE pattern.
 --
 -- Nothing here reads all letters. The fingerprints are found by stepping from one to the next in the index; each is counted
 -- up to $13, and those with more share $14 in a second count: few are big, and they are counted far. Kind, category and
@@ -21,7 +21,8 @@ counted AS MATERIALIZED (
       SELECT count(*) AS seen, count(*) FILTER (WHERE x.matches) AS n,
              min(x.created_at) FILTER (WHERE x.matches) AS first_at, max(x.created_at) FILTER (WHERE x.matches) AS last_at
         FROM (SELECT d.created_at, ($4::text IS NULL OR d.event_type LIKE (SELECT $4))
-                       AND ($5::text IS NULL OR d.external_system = $5) AND ($7::text IS NULL OR d.reason = $7) AS matches
+                       AND ($5::text IS NULL OR d.external_system = $5) AND ($7::text IS NULL OR d.reason = $7)
+                       AND ($15::text IS NULL OR d.error_message ILIKE $15 OR d.event_type ILIKE $15) AS matches
                 FROM redrive.dead_letter d
                WHERE d.org_id = $1 AND d.state = (SELECT $2::text) AND d.fingerprint = c.fingerprint
                  AND ($9::timestamptz IS NULL OR d.created_at >= $9) AND ($10::timestamptz IS NULL OR d.created_at < $10)
@@ -35,7 +36,8 @@ recounted AS MATERIALIZED (
       SELECT count(*) AS seen, count(*) FILTER (WHERE x.matches) AS n,
              min(x.created_at) FILTER (WHERE x.matches) AS first_at, max(x.created_at) FILTER (WHERE x.matches) AS last_at
         FROM (SELECT d.created_at, ($4::text IS NULL OR d.event_type LIKE (SELECT $4))
-                       AND ($5::text IS NULL OR d.external_system = $5) AND ($7::text IS NULL OR d.reason = $7) AS matches
+                       AND ($5::text IS NULL OR d.external_system = $5) AND ($7::text IS NULL OR d.reason = $7)
+                       AND ($15::text IS NULL OR d.error_message ILIKE $15 OR d.event_type ILIKE $15) AS matches
                 FROM redrive.dead_letter d
                WHERE d.org_id = $1 AND d.state = (SELECT $2::text) AND d.fingerprint = c.fingerprint
                  AND ($9::timestamptz IS NULL OR d.created_at >= $9) AND ($10::timestamptz IS NULL OR d.created_at < $10)
@@ -47,11 +49,12 @@ shown AS MATERIALIZED (
        WHERE d.org_id = $1 AND d.state = (SELECT $2::text) AND d.fingerprint = r.fingerprint AND d.created_at = r.last_at
          AND ($4::text IS NULL OR d.event_type LIKE (SELECT $4))
          AND ($5::text IS NULL OR d.external_system = $5) AND ($7::text IS NULL OR d.reason = $7)
+         AND ($15::text IS NULL OR d.error_message ILIKE $15 OR d.event_type ILIKE $15)
        ORDER BY d.created_at DESC, d.task_id DESC LIMIT 1) s
    WHERE r.n > 0 AND ($3::text IS NULL OR s.kind = $3) AND ($6::uuid IS NULL OR s.endpoint_id = $6)
      AND ($8::text IS NULL OR s.category = $8))
 SELECT r.fingerprint, r.n, r.is_whole, r.last_at,
-       CASE WHEN r.is_whole OR num_nonnulls($4, $5, $7) > 0 THEN r.first_at ELSE (
+       CASE WHEN r.is_whole OR num_nonnulls($4, $5, $7, $15) > 0 THEN r.first_at ELSE (
          SELECT d.created_at FROM redrive.dead_letter d
           WHERE d.org_id = $1 AND d.state = (SELECT $2::text) AND d.fingerprint = r.fingerprint
             AND ($9::timestamptz IS NULL OR d.created_at >= $9)

@@ -20,7 +20,7 @@ from redrive.store.operations import DEAD_LETTERS
 from redrive.store.paging import MAX_COUNTED
 from redrive.web.charts import Series, lines
 from redrive.web.frame import Frame, load_frame
-from redrive.web.lists import PAGE_ROWS, Asked, FilterBuilder, operations_to_show, searched, terms_of
+from redrive.web.lists import PAGE_ROWS, Asked, FilterBuilder, after, operations_to_show, searched, terms_of
 from redrive.web.render import render
 from redrive.web.visitor import PageRoute, Visitor
 from redrive.web.words import CATEGORIES, REASONS
@@ -60,16 +60,22 @@ class DeadLettersPage:
 
     @property
     def bulk_filter(self) -> dict[str, object]:
-        return {"state": "open"} | dict(self.asked.filter)
+        """All that match, but none that came since: nobody has seen those."""
+        return {"state": "open", "until": after(self._newest)} | dict(self.asked.filter)
 
     @property
     def watched(self) -> dict[str, object] | None:
         """What is new and belongs on top of this page: a filter that the first one shown does not match any more."""
         if self.first_href is not None or self.state != "open" or "until" in self.asked.filter:
             return None
+        return dict(self.asked.filter) | {"since": after(self._newest)}
+
+    @property
+    def _newest(self) -> datetime:
+        """When the page was made, or a letter on it died: one may have come while it was."""
         newest = self.letters[0]["created_at"] if self.letters else self.frame.now
         assert isinstance(newest, datetime)
-        return dict(self.asked.filter) | {"since": (newest + timedelta(microseconds=1)).isoformat()}
+        return max(newest, self.frame.now)
 
 
 async def _arrivals(session: Session, chosen: DeadLetterFilter, now: datetime) -> tuple[Markup, str]:
@@ -105,6 +111,7 @@ async def dead_letters_page(request: Request, visitor: Visitor, context: Context
         chosen.time("until")
         await chosen.endpoint(session)
         chosen.free_text()
+        chosen.nothing_if_unclear()
         place = ListPlace("page dead-letters", visitor.org_id, dict(search.terms) | {"q": search.text})
         given = request.query_params.get("cursor")
         page = await dead_letters.list_dead_letters(

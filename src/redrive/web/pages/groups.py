@@ -18,7 +18,7 @@ from redrive.store.groups import Groups
 from redrive.store.trends import Trend
 from redrive.web.charts import sparkline
 from redrive.web.frame import Frame, load_frame
-from redrive.web.lists import Asked, FilterBuilder, operations_to_show, searched, terms_of
+from redrive.web.lists import Asked, FilterBuilder, after, operations_to_show, searched, terms_of
 from redrive.web.pages.dead_letters import PATH as LETTERS
 from redrive.web.pages.dead_letters import STATES
 from redrive.web.render import render
@@ -87,7 +87,9 @@ class GroupsPage:
         )
 
     def bulk_filter(self, group: Group) -> dict[str, object]:
-        return {"state": self.state} | dict(self.asked.filter) | {"fingerprint": group.fingerprint}
+        """All of it, but none that came since the page was made."""
+        until = after(max(group.last_at, self.frame.now))
+        return {"state": self.state, "until": until} | dict(self.asked.filter) | {"fingerprint": group.fingerprint}
 
 
 @router.get(PATH)
@@ -106,6 +108,8 @@ async def groups_page(request: Request, visitor: Visitor, context: Context) -> R
         chosen.time("since")
         chosen.time("until")
         await chosen.endpoint(session)
+        chosen.free_text()
+        chosen.nothing_if_unclear()
         wanted = DeadLetterFilter(**chosen.filter)  # type: ignore[arg-type]
         found = await groups.list_groups(session, wanted, limit=MAX_SHOWN)
         shown = await shown_groups(session, found, search, frame.now, wanted.state)

@@ -46,6 +46,11 @@ class RetryQueuePage:
     counted_to = MAX_COUNTED
 
     @property
+    def watched(self) -> dict[str, object] | None:
+        """What is new and belongs on this page: it failed for the first time since then."""
+        return None if self.first_href else dict(self.asked.filter) | {"since": self.frame.now}
+
+    @property
     def bulk_filter(self) -> dict[str, object]:
         """All that match: what is under way is left to end."""
         return {"status": "pending"} | dict(self.asked.filter)
@@ -65,6 +70,7 @@ async def retry_queue_page(request: Request, visitor: Visitor, context: Context)
         chosen.text("system", "external_system")
         await chosen.endpoint(session)
         chosen.free_text()
+        chosen.nothing_if_unclear()
         place = ListPlace("page retry-queue", visitor.org_id, chosen.filter)
         given = request.query_params.get("cursor")
         page = await retry_queue.list_retry_queue(

@@ -11,6 +11,7 @@ import { ask } from "./dialog.js";
 import { toast, toastAfterwards } from "./toast.js";
 
 export async function act(button) {
+  if (isBusy(button)) return;
   const given = button.dataset;
   let because;
   if (given.ask) {
@@ -27,8 +28,7 @@ export async function act(button) {
   }
   let body = given.body ? JSON.parse(given.body) : undefined;
   if (because) body = { ...(body || {}), because };
-  button.disabled = true;
-  button.setAttribute("aria-busy", "true");
+  busy(button, true);
   try {
     const answer = await call(given.method || "POST", given.path, body);
     const acted = new CustomEvent("acted", { bubbles: true, cancelable: true, detail: { answer } });
@@ -36,10 +36,17 @@ export async function act(button) {
   } catch (problem) {
     toast(problem.whole || problem.message, "bad");
   } finally {
-    button.disabled = false;
-    button.removeAttribute("aria-busy");
+    busy(button, false);
   }
 }
+
+/** Not `disabled`: that would take the keyboard's focus away from it. */
+export function busy(button, isBusyNow) {
+  if (isBusyNow) button.setAttribute("aria-disabled", "true");
+  else button.removeAttribute("aria-disabled");
+}
+
+export const isBusy = (button) => button.getAttribute("aria-disabled") === "true";
 
 function follow(button, { then = "reload", done }) {
   if (then === "stay" || then === "remove") {

@@ -14,16 +14,27 @@ export class Problem extends Error {
   }
 }
 
+// The org that the page shows: a session may have gone on to another one, in another tab.
+const org = document.body?.dataset.org;
+
+function headersFor(path, body) {
+  const headers = { accept: "application/json" };
+  if (body !== undefined) headers["content-type"] = "application/json";
+  if (org && path !== "/v1/session") headers["x-redrive-org"] = org;
+  return headers;
+}
+
 export async function call(method, path, body) {
   let answer;
   try {
     answer = await fetch(path, {
       method,
-      headers: { accept: "application/json", ...(body === undefined ? {} : { "content-type": "application/json" }) },
+      headers: headersFor(path, body),
       body: body === undefined ? undefined : typeof body === "string" ? body : JSON.stringify(body),
     });
   } catch {
-    throw new Problem(0, { detail: "The server cannot be reached. Nothing was changed; try again." });
+    const isSafe = method === "GET" ? "Try again." : "Whether it was done is not known: look before you try again.";
+    throw new Problem(0, { detail: `The server cannot be reached. ${isSafe}` });
   }
   if (answer.status === 401 && path !== "/v1/session") {
     location.assign(`/sign-in?next=${encodeURIComponent(location.pathname + location.search)}`);
@@ -31,6 +42,9 @@ export async function call(method, path, body) {
   }
   const isJson = (answer.headers.get("content-type") || "").includes("json");
   const shape = isJson ? await answer.json() : {};
+  if (answer.status === 404 && shape.detail === "There is no such org.") {
+    throw new Problem(404, { detail: "You have switched to another org in another tab. Reload this page to go on in that one." });
+  }
   if (!answer.ok) throw new Problem(answer.status, shape);
   return shape;
 }

@@ -1,6 +1,6 @@
-// The dashboard stays true: when something has happened, it is drawn anew, not more often than every few seconds.
+// The dashboard stays true: when something has happened, what changed is drawn anew, not more often than every few seconds.
 
-import { refresh as refreshTimes } from "./times.js";
+import { freshen } from "./fresh.js";
 
 const AT_MOST_EVERY_MS = 4000;
 const AT_LEAST_EVERY_MS = 60_000; // time passes even where nothing happens
@@ -12,14 +12,7 @@ async function draw() {
   waiting = null;
   drawnAt = performance.now();
   try {
-    const answer = await fetch(location.href, { headers: { accept: "text/html" } });
-    if (!answer.ok || answer.redirected) return;
-    const read = new DOMParser().parseFromString(await answer.text(), "text/html");
-    const fresh = read.querySelector("[data-live-section]");
-    const place = document.querySelector("[data-live-section]");
-    if (!fresh || place.contains(document.activeElement)) return; // somebody is in it with the keyboard
-    place.replaceChildren(...fresh.children);
-    refreshTimes(place);
+    await freshen();
   } catch {
     // What is shown is as true as it was; the mark says that it is not live.
   }

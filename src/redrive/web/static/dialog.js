@@ -10,15 +10,19 @@ export function element(name, attributes = {}, ...children) {
   return made;
 }
 
-/** Resolves to null, or to {because} when confirmed. */
-export function ask({ title, text, confirm, no = "Cancel", danger = false, because = false }) {
+/** Resolves to null, or to {because, choice} when confirmed. `choices`: a label, and options as [value, words]. */
+export function ask({ title, text, confirm, no = "Cancel", danger = false, because = false, choices = null }) {
   const reason = because ? element("input", { id: "because", name: "because", maxlength: 1000, autocomplete: "off" }) : null;
+  const choice = choices
+    ? element("select", { id: "choice" }, ...choices.options.map(([value, label]) => element("option", { value }, label)))
+    : null;
   const yes = element("button", { value: "yes", class: danger ? "primary danger" : "primary" }, confirm);
   const form = element(
     "form",
     { method: "dialog" },
     element("h2", { id: "question" }, title),
     ...(text ? [element("p", {}, text)] : []),
+    ...(choice ? [element("p", { class: "field" }, element("label", { for: "choice" }, choices.label), choice)] : []),
     ...(reason ? [element("p", { class: "field" }, element("label", { for: "because" }, "Why? (kept in the audit log, optional)"), reason)] : []),
     element("p", { class: "dialog-actions" }, element("button", { value: "no", type: "submit", formnovalidate: true }, no), yes),
   );
@@ -36,7 +40,8 @@ export function ask({ title, text, confirm, no = "Cancel", danger = false, becau
   return new Promise((resolve) => {
     dialog.addEventListener("close", () => {
       dialog.remove();
-      resolve(dialog.returnValue === "yes" ? { because: reason?.value.trim() || undefined } : null);
+      const said = { because: reason?.value.trim() || undefined, choice: choice?.value };
+      resolve(dialog.returnValue === "yes" ? said : null);
     });
   });
 }

@@ -1,9 +1,8 @@
 // The list of events: what is new is announced, not inserted. And the form that sends one.
 
 import { call } from "./api.js";
-import { element } from "./dialog.js";
 import { BadField, show } from "./forms.js";
-import { list } from "./list.js";
+import { announce, list } from "./list.js";
 import { toastAfterwards } from "./toast.js";
 
 const events = list();
@@ -16,10 +15,7 @@ document.addEventListener("counts", async () => {
   try {
     const { data } = await call("GET", `/v1/events?${new URLSearchParams({ ...JSON.parse(place.dataset.watch), limit: 1 })}`);
     const known = events.rows.map((row) => row.dataset.id);
-    if (!data.length || known.includes(data[0].event_id)) return place.replaceChildren();
-    const button = element("button", { type: "button", class: "new-rows" }, "New events: show them");
-    button.addEventListener("click", () => events.refresh());
-    place.replaceChildren(button);
+    announce(events, !data.length || known.includes(data[0].event_id) ? "" : "New events: show them");
   } catch {
     // The numbers come again; the list itself is as true as it was.
   } finally {

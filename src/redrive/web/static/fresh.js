@@ -1,12 +1,24 @@
-// A page made fresh without moving: what the server would say now, put in place of what it said, part by part.
+// Pages made fresh without moving: what the server would say now, put in place of what it said.
 
 import { refresh as refreshTimes } from "./times.js";
 
-/** Fetch this page again and replace each [data-live] part, found by its id, that has changed. */
-export async function freshen() {
+/** This page as it is now; null where it cannot be had. In another org by now, it is loaded as a whole. */
+export async function thisPageNow() {
   const answer = await fetch(location.href, { headers: { accept: "text/html" } });
-  if (!answer.ok || answer.redirected) return;
+  if (!answer.ok) return null;
   const read = new DOMParser().parseFromString(await answer.text(), "text/html");
+  // Signed out, or switched to another org in another tab: what came is no part of this page.
+  if (answer.redirected || read.body.dataset.org !== document.body.dataset.org) {
+    location.reload();
+    return null;
+  }
+  return read;
+}
+
+/** Replace each [data-live] part, found by its id, that has changed. */
+export async function freshen() {
+  const read = await thisPageNow();
+  if (!read) return;
   for (const old of document.querySelectorAll("[data-live][id]")) {
     const fresh = read.getElementById(old.id);
     if (fresh && fresh.outerHTML !== old.outerHTML) replace(old, fresh);

@@ -6,6 +6,9 @@ const bound = new Map();
 let prefix = "";
 let prefixEnds = 0;
 
+const SWITCH = "redrive-keys";
+const REPEATING = new Set(["j", "k"]); // others, held down, would act on row after row
+
 /** A key, or two after another ("g d"). `group` heads it in the help. */
 export function bind(keys, description, act, group = "This page") {
   bound.set(keys, { description, act, group });
@@ -21,7 +24,10 @@ document.addEventListener("keydown", (event) => {
     event.target.blur();
     return;
   }
-  if (isTyping(event.target) || document.querySelector("dialog[open]")) return;
+  if (isTyping(event.target) || document.querySelector("dialog[open]") || localStorage.getItem(SWITCH) === "off") return;
+  if (event.repeat && !REPEATING.has(event.key)) return;
+  // What has the focus takes Enter itself.
+  if (event.key === "Enter" && event.target.closest("a, button, summary, input")) return;
   const inTime = event.timeStamp < prefixEnds;
   const keys = inTime && prefix ? `${prefix} ${event.key}` : event.key;
   prefix = "";
@@ -47,9 +53,13 @@ export function help() {
         element("dt", {}, ...keys.split(" ").map((key) => element("kbd", {}, key === " " ? "space" : key))),
         element("dd", {}, description),
       ]))));
+  const switchedOn = element("input", { type: "checkbox" });
   const dialog = element("dialog", { "aria-labelledby": "help-title", class: "help-dialog" },
     element("form", { method: "dialog" }, element("h2", { id: "help-title" }, "Keyboard shortcuts"), ...lists,
+      element("p", {}, element("label", {}, switchedOn, " Use these keys")),
       element("p", { class: "dialog-actions" }, element("button", { class: "primary" }, "Close"))));
+  switchedOn.checked = localStorage.getItem(SWITCH) !== "off";
+  switchedOn.addEventListener("change", () => localStorage.setItem(SWITCH, switchedOn.checked ? "on" : "off"));
   document.body.append(dialog);
   dialog.addEventListener("close", () => dialog.remove());
   dialog.showModal();

@@ -1,13 +1,25 @@
 // Lists of tasks: selection by click, range, page and filter; the keyboard's place; bulk actions.
 
+import { busy, isBusy } from "./acts.js";
 import { call } from "./api.js";
-import { ask } from "./dialog.js";
+import { ask, element } from "./dialog.js";
+import { thisPageNow } from "./fresh.js";
 import { bind } from "./keys.js";
 import { watch } from "./operation.js";
 import { refresh as refreshTimes } from "./times.js";
 import { toast } from "./toast.js";
 
 const ASK_FROM = 100; // more than a person has seen one by one
+// How fast a bulk retry goes, as the API takes it.
+const PACES = {
+  label: "How fast?",
+  options: [
+    ["{}", "All at once"],
+    ['{"canary":{"stages":[1,5,25],"max_failure_rate":0.1}}', "In stages of 1, 5 and 25 %; stop where more than 10 % fail"],
+    ['{"rate_per_s":100}', "At most 100 per second"],
+    ['{"rate_per_s":10}', "At most 10 per second"],
+  ],
+};
 
 class List {
   constructor(section) {
@@ -83,7 +95,7 @@ class List {
   show() {
     const rows = this.rows;
     const ticked = this.ticked;
-    for (const row of rows) row.setAttribute("aria-selected", String(this.isAll || ticked.includes(row)));
+    for (const row of rows) row.classList.toggle("selected", this.isAll || ticked.includes(row));
     const page = this.table?.querySelector("[data-page]");
     if (page) {
       page.checked = ticked.length > 0 && ticked.length === rows.length;
@@ -116,7 +128,9 @@ class List {
   }
 
   leaving(row) {
-    if (row.classList.contains("cursor")) this.place(row.nextElementSibling || row.previousElementSibling);
+    if (row.classList.contains("cursor") || row.contains(document.activeElement)) {
+      this.place(row.nextElementSibling || row.previousElementSibling);
+    }
     queueMicrotask(() => {
       this.show();
       if (!this.rows.length) this.refresh();
@@ -128,40 +142,47 @@ class List {
     if (this.ticked.length) {
       this.bar?.querySelector(`[data-bulk-key="${key}"]`)?.click();
     } else {
-      this.cursor?.querySelector(`[data-row-key="${key}"]:not(:disabled)`)?.click();
+      this.cursor?.querySelector(`[data-row-key="${key}"]:not(:disabled, [aria-disabled])`)?.click();
     }
   }
 
   async begin(button) {
+    if (isBusy(button)) return;
+    // Before the question: the list may be another by the time it is answered.
     const ids = this.ticked.map((row) => row.dataset.id);
-    const count = this.isAll ? this.total : ids.length;
-    const noun = this.bulk.dataset.noun;
-    const many = noun.endsWith("y") ? `${noun.slice(0, -1)}ies` : `${noun}s`;
-    const what = count === null ? `all ${many} that match` : `${count.toLocaleString("en-US")} ${count === 1 ? noun : many}`;
+    const chosen = this.isAll ? { filter: JSON.parse(this.bulk.dataset.filter) } : { ids };
+    const what = this.chosenInWords(this.isAll ? this.total : ids.length);
     const given = button.dataset;
-    let because;
+    let answer = {};
     if ("always" in given || this.isAll || ids.length > ASK_FROM) {
-      const answer = await ask({
+      answer = await ask({
         title: given.ask.replace("{n}", what),
         text: given.askText?.replace("{n}", what[0].toUpperCase() + what.slice(1)),
         confirm: given.confirm,
         danger: button.classList.contains("danger"),
         because: true,
+        choices: "paces" in given ? PACES : null,
       });
       if (answer === null) return;
-      because = answer.because;
     }
-    const chosen = this.isAll ? { filter: JSON.parse(this.bulk.dataset.filter) } : { ids };
-    button.disabled = true;
+    const pace = answer.choice ? JSON.parse(answer.choice) : {};
+    const because = answer.because ? { because: answer.because } : {};
+    busy(button, true);
     try {
-      const operation = await call("POST", given.bulkPath, { ...JSON.parse(given.body), ...chosen, ...(because ? { because } : {}) });
+      const operation = await call("POST", given.bulkPath, { ...JSON.parse(given.body), ...chosen, ...pace, ...because });
       this.clear();
       this.follow(operation);
     } catch (problem) {
       toast(problem.whole || problem.message, "bad");
     } finally {
-      button.disabled = false;
+      busy(button, false);
     }
+  }
+
+  chosenInWords(count) {
+    const noun = this.bulk.dataset.noun;
+    const many = noun.endsWith("y") ? `${noun.slice(0, -1)}ies` : `${noun}s`;
+    return count === null ? `all ${many} that match` : `${count.toLocaleString("en-US")} ${count === 1 ? noun : many}`;
   }
 
   /** The operation's bar; its id in the address, so that a reload finds it again. */
@@ -172,22 +193,57 @@ class List {
     watch(this.bulk, operation, { isNew: true, ended: () => this.refresh(), closed: forgetOperation });
   }
 
-  /** The same list as it is now. Asked for by the person, or at the end of what they began: it does not move by itself. */
+  /** The same list as it is now, with what is selected in it. Asked for by the person, or at the end of what they began: it
+   *  does not move by itself, and what is being typed above it stays. */
   async refresh() {
-    const answer = await fetch(location.href, { headers: { accept: "text/html" } });
-    if (!answer.ok) return;
-    const read = new DOMParser().parseFromString(await answer.text(), "text/html");
-    const fresh = read.querySelector("[data-list-section]");
-    if (!fresh) return;
-    const bars = [...this.section.querySelectorAll("[data-operation]")];
-    this.section.replaceChildren(...fresh.children);
+    let read;
+    try {
+      read = await thisPageNow();
+    } catch {
+      return toast("The list could not be loaded anew: the server cannot be reached.", "bad");
+    }
+    if (!read) return;
+    // A list that nothing is typed above is replaced as a whole.
+    const part = this.section.querySelector("[data-list-body]") ? "[data-list-body]" : "[data-list-section]";
+    const old = document.querySelector(part);
+    const hadFocus = old.contains(document.activeElement);
+    const ticked = new Set(this.ticked.map((row) => row.dataset.id));
+    old.replaceChildren(...read.querySelector(part).children);
+    const bulk = read.querySelector("[data-bulk]");
+    if (this.bulk && bulk) Object.assign(this.bulk.dataset, { total: bulk.dataset.total, filter: bulk.dataset.filter });
     this.find();
-    this.bulk?.append(...bars);
+    for (const row of this.rows.filter((each) => ticked.has(each.dataset.id))) row.querySelector("[data-tick]").checked = true;
     this.lastTicked = null;
     this.isAll = false;
+    this.bindKeys();
     refreshTimes(this.section);
     this.show();
+    if (hadFocus) this.rows.length ? this.place(this.rows[0]) : document.querySelector("main").focus();
   }
+
+  /** The keys of the rows and of the bar, under the names that their buttons have. */
+  bindKeys() {
+    const keys = new Map();
+    for (const button of this.section.querySelectorAll("[data-row-key]")) keys.set(button.dataset.rowKey, button.textContent.trim());
+    for (const button of this.section.querySelectorAll("[data-bulk-key]")) {
+      if (!keys.has(button.dataset.bulkKey)) keys.set(button.dataset.bulkKey, button.firstChild.textContent.trim());
+    }
+    for (const [key, name] of keys) bind(key, `${name}: the row, or all selected`, () => this.press(key));
+  }
+}
+
+/** What is new is told above the list in words; it comes when asked for. */
+export function announce(list, text) {
+  const place = document.querySelector("[data-new]");
+  const told = place.querySelector("button");
+  if (!text) return place.replaceChildren();
+  if (told) {
+    if (told.textContent !== text) told.textContent = text;
+    return;
+  }
+  const button = element("button", { type: "button", class: "new-rows" }, text);
+  button.addEventListener("click", () => list.refresh());
+  place.replaceChildren(button);
 }
 
 function forgetOperation() {
@@ -217,12 +273,7 @@ export function list() {
   bind("Enter", "Open the row", () => made.cursor && location.assign(made.cursor.dataset.href));
   bind("o", "Open the row", () => made.cursor && location.assign(made.cursor.dataset.href));
   bind("Escape", "Clear the selection", () => made.clear());
-  const keys = new Map();
-  for (const button of section.querySelectorAll("[data-row-key]")) keys.set(button.dataset.rowKey, button.textContent.trim());
-  for (const button of section.querySelectorAll("[data-bulk-key]")) {
-    if (!keys.has(button.dataset.bulkKey)) keys.set(button.dataset.bulkKey, button.firstChild.textContent.trim());
-  }
-  for (const [key, name] of keys) bind(key, `${name}: the row, or all selected`, () => made.press(key));
+  made.bindKeys();
   for (const operation of JSON.parse(made.bulk?.dataset.operations || "[]")) {
     watch(made.bulk, operation, { ended: () => made.refresh(), closed: forgetOperation });
   }

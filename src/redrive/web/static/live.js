@@ -1,10 +1,13 @@
 // Numbers that stay true: one stream of server-sent events while the page is visible. Others listen to "counts".
 
+import { call } from "./api.js";
+import { toast } from "./toast.js";
+
 let stream = null;
 
 function open() {
   if (stream || document.hidden) return;
-  stream = new EventSource("/live");
+  stream = new EventSource(`/live?org=${document.body.dataset.org}`);
   stream.addEventListener("counts", (event) => {
     const counts = JSON.parse(event.data);
     for (const place of document.querySelectorAll("[data-count]")) {
@@ -19,9 +22,21 @@ function open() {
     // A browser goes on trying by itself, but not after an answer other than a stream.
     if (stream?.readyState === EventSource.CLOSED) {
       stream = null;
-      setTimeout(open, 10000);
+      setTimeout(tryAgain, 10000);
     }
   });
+}
+
+async function tryAgain() {
+  try {
+    const { org } = await call("GET", "/v1/session");
+    if (org.id !== document.body.dataset.org) {
+      return toast("You have switched to another org in another tab. Reload this page to go on in that one.", "warn");
+    }
+  } catch (problem) {
+    if (problem.status === 401) return toast("You are signed out. Sign in again to go on; what you see may be old.", "bad");
+  }
+  open();
 }
 
 function close() {

@@ -4,6 +4,10 @@ import { call } from "./api.js";
 import { element } from "./dialog.js";
 import { toast } from "./toast.js";
 
+const POLL_MS = 1000;
+// One stream for a tab, and none while it is hidden: a browser has six connections to a server for all its tabs.
+let streaming = false;
+
 /** The API's words, with thousands apart. */
 const apart = (text) => text.replace(/\d{4,}/g, (digits) => Number(digits).toLocaleString("en-US"));
 
@@ -23,7 +27,7 @@ function underWay({ state, progress }) {
 /** Show an operation in `place` until it is dismissed. `ended` is called when it ends while it is watched; `isNew`: it was
  *  begun just now, so that its end is news even where it has come already. */
 export function watch(place, operation, { isNew = false, ended = () => {}, closed = () => {} } = {}) {
-  const said = element("strong", { role: "status" });
+  const said = element("strong");
   const bar = element("progress", { max: Math.max(operation.total, 1), value: operation.done, "aria-label": "Progress" });
   const pause = element("button", { type: "button", class: "small" }, "Pause");
   const cancel = element("button", { type: "button", class: "small" }, "Cancel");
@@ -32,6 +36,8 @@ export function watch(place, operation, { isNew = false, ended = () => {}, close
   const box = element("div", { class: "bar", "data-operation": operation.id }, said, bar, link, pause, cancel, close);
   let hasEnded = false;
   let stream = null;
+  let timer = null;
+  const maySteer = document.body.dataset.may.split(",").includes("retry");
 
   function show(now) {
     operation = now;
@@ -40,12 +46,12 @@ export function watch(place, operation, { isNew = false, ended = () => {}, close
     bar.max = Math.max(now.total, 1);
     bar.value = now.done;
     bar.hidden = isEnded;
-    pause.hidden = cancel.hidden = isEnded || now.state === "cancelled";
+    pause.hidden = cancel.hidden = isEnded || now.state === "cancelled" || !maySteer;
     pause.textContent = now.state === "paused" ? "Resume" : "Pause";
     close.hidden = !isEnded;
     if (isEnded && !hasEnded) {
       hasEnded = true;
-      stream?.close();
+      rest();
       return true;
     }
     return false;
@@ -67,7 +73,7 @@ export function watch(place, operation, { isNew = false, ended = () => {}, close
   pause.addEventListener("click", () => tell(operation.state === "paused" ? "resume" : "pause"));
   cancel.addEventListener("click", () => tell("cancel"));
   close.addEventListener("click", () => {
-    stream?.close();
+    rest();
     box.remove();
     closed();
   });
@@ -77,6 +83,9 @@ export function watch(place, operation, { isNew = false, ended = () => {}, close
   else if (isNew) finish();
 
   function follow() {
+    if (hasEnded || !box.isConnected || document.hidden) return; // it goes on when somebody looks
+    if (streaming) return void poll();
+    streaming = true;
     stream = new EventSource(`/v1/operations/${operation.id}/stream`);
     for (const name of ["progress", "end"]) {
       stream.addEventListener(name, (event) => {
@@ -84,18 +93,29 @@ export function watch(place, operation, { isNew = false, ended = () => {}, close
       });
     }
     stream.addEventListener("error", () => {
-      if (stream.readyState === EventSource.CLOSED && !hasEnded) setTimeout(poll, 2000);
+      if (stream?.readyState !== EventSource.CLOSED) return;
+      rest();
+      timer = setTimeout(poll, POLL_MS);
     });
   }
 
   async function poll() {
-    if (hasEnded || !box.isConnected) return;
+    if (hasEnded || !box.isConnected || document.hidden) return;
     try {
-      if (show(await call("GET", `/v1/operations/${operation.id}`))) finish();
-      else setTimeout(poll, 2000);
+      if (show(await call("GET", `/v1/operations/${operation.id}`))) return finish();
     } catch {
-      setTimeout(poll, 5000);
+      // Asked again, until it is known.
     }
+    timer = setTimeout(poll, POLL_MS);
   }
+
+  function rest() {
+    clearTimeout(timer);
+    if (stream) streaming = false;
+    stream?.close();
+    stream = null;
+  }
+  document.addEventListener("visibilitychange", () => (document.hidden ? rest() : follow()));
+  addEventListener("pagehide", rest);
   return box;
 }

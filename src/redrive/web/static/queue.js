@@ -1,16 +1,17 @@
 // The retry queue: a retry by hand is followed to its end; what is new or has left is told, nothing moves by itself.
 
 import { call } from "./api.js";
-import { removeRow } from "./acts.js";
+import { busy, removeRow } from "./acts.js";
 import { element } from "./dialog.js";
-import { list } from "./list.js";
-import { relative } from "./times.js";
+import { announce, list } from "./list.js";
+import { absolute, relative } from "./times.js";
 import { toast } from "./toast.js";
 
 const ASK_EVERY_MS = 300;
 const ASK_FOR_MS = 60_000;
 const queue = list();
 const followed = new Set();
+const LOOKED_AT = 50;
 
 function badge(text, kind) {
   return element("span", { class: `badge ${kind}` }, text);
@@ -29,7 +30,7 @@ async function follow(row, button) {
   const deadline = performance.now() + ASK_FOR_MS;
   try {
     while (performance.now() < deadline && row.isConnected) {
-      button.disabled = true;
+      busy(button, true);
       await new Promise((done) => setTimeout(done, ASK_EVERY_MS));
       const entry = await call("GET", `/v1/retry-queue/${row.dataset.id}`);
       if (entry.status === "in_progress" || (entry.status === "pending" && sameMoment(entry.last_retry_at, before))) continue;
@@ -40,7 +41,7 @@ async function follow(row, button) {
     toast(problem.message, "bad");
   } finally {
     followed.delete(row.dataset.id);
-    button.disabled = false;
+    busy(button, false);
   }
 }
 
@@ -58,11 +59,12 @@ function tell(row, entry) {
     return removeRow(row);
   }
   row.dataset.failedAt = entry.last_retry_at;
+  tellError(row.querySelector("td.error > span"), entry.error_message || "");
   row.querySelector('[data-cell="count"]').textContent = `${entry.retry_count} / ${entry.max_retries ?? "∞"}`;
   const next = row.querySelector('[data-cell="next"]');
   if (entry.next_retry_at) {
     const at = Date.parse(entry.next_retry_at);
-    next.replaceChildren(element("time", { datetime: entry.next_retry_at, title: entry.next_retry_at, "data-relative": true }, relative(at)));
+    next.replaceChildren(element("time", { datetime: entry.next_retry_at, title: absolute(at), "data-relative": true }, relative(at)));
     toast(`Retry failed: ${entry.error_message} Next retry ${relative(at)}.`, "warn");
   } else {
     next.textContent = "by hand";
@@ -70,25 +72,32 @@ function tell(row, entry) {
   }
 }
 
+/** As templates/parts.html says it: the status that was answered, and the rest. */
+function tellError(cell, message) {
+  const status = /^HTTP (\d{3})\b\s*(.*)$/s.exec(message);
+  cell.title = message;
+  if (status) cell.querySelector(".badge").textContent = `HTTP ${status[1]}`;
+  cell.querySelector(".error-text").textContent = status ? status[2] : message;
+}
+
 let asking = false;
 document.addEventListener("counts", async () => {
-  if (asking || !queue.table) return;
+  const place = document.querySelector("[data-new][data-watch]");
+  if (!place || asking) return;
   asking = true;
   try {
-    const filter = JSON.parse(queue.bulk?.dataset.filter || "{}");
-    if (!new URL(location.href).searchParams.has("status")) delete filter.status;
-    const isFirst = !new URL(location.href).searchParams.has("cursor");
-    const { data } = await call("GET", `/v1/retry-queue?${new URLSearchParams({ ...filter, limit: 50 })}`);
-    const rows = queue.rows;
+    const { since, ...filter } = JSON.parse(place.dataset.watch);
+    const { data } = await call("GET", `/v1/retry-queue?${new URLSearchParams({ ...filter, limit: LOOKED_AT })}`);
     const there = new Set(data.map((entry) => entry.id));
-    const known = new Set(rows.map((row) => row.dataset.id));
+    const known = new Set(queue.rows.map((row) => row.dataset.id));
     // What lies behind the last one asked for may still be there: only a list that is whole tells what has left.
-    const isWhole = data.length < 50;
-    for (const row of rows) {
-      if (isFirst && isWhole && !there.has(row.dataset.id) && !followed.has(row.dataset.id)) leave(row);
+    if (data.length < LOOKED_AT) {
+      for (const row of queue.rows) if (!there.has(row.dataset.id) && !followed.has(row.dataset.id)) leave(row);
     }
-    const fresh = isFirst ? data.filter((entry) => !known.has(entry.id)).length : 0;
-    announce(fresh);
+    // What moves up from the next page is not new: what is, failed for the first time since this page was made.
+    const isNew = (entry) => !known.has(entry.id) && entry.retry_count === 0 && Date.parse(entry.last_retry_at) >= Date.parse(since);
+    const count = data.filter(isNew).length;
+    announce(queue, count ? `${count === LOOKED_AT ? `${count} or more` : count} new` : "");
   } catch {
     // The numbers come again; the list itself is as true as it was.
   } finally {
@@ -101,12 +110,4 @@ function leave(row) {
   row.dataset.left = "true";
   row.querySelector('[data-cell="next"]').replaceChildren(badge("has left the queue", "quiet"));
   for (const button of row.querySelectorAll("button")) button.disabled = true;
-}
-
-function announce(count) {
-  const place = document.querySelector("[data-new]");
-  if (!count) return place.replaceChildren();
-  const button = element("button", { type: "button", class: "new-rows" }, `${count === 50 ? "50 or more" : count} new`);
-  button.addEventListener("click", () => queue.refresh());
-  place.replaceChildren(button);
 }

@@ -15,6 +15,8 @@ export function relative(at) {
   return seconds > 0 ? `in ${count} ${unit}` : `${count} ${unit} ago`;
 }
 
+export const absolute = (at) => `${new Date(at).toISOString().slice(0, 19).replace("T", " ")} UTC`;
+
 export function refresh(root = document) {
   for (const time of root.querySelectorAll("time[data-relative]")) {
     const text = relative(Date.parse(time.dateTime));

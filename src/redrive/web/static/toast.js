@@ -18,7 +18,13 @@ export function toast(text, kind = "ok") {
   made.append(said, close);
   box.append(made);
   while (box.children.length > 4) box.firstElementChild.remove();
-  if (kind !== "bad") setTimeout(() => made.remove(), LASTS_MS);
+  if (kind === "bad") made.setAttribute("role", "alert");
+  else leaveLater(made);
+}
+
+/** Not while somebody reads it with the pointer or the keyboard on it. */
+function leaveLater(made) {
+  setTimeout(() => (made.matches(":hover, :focus-within") ? leaveLater(made) : made.remove()), LASTS_MS);
 }
 
 export function toastAfterwards(text, kind = "ok") {
