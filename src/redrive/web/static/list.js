@@ -208,10 +208,12 @@ class List {
     const old = document.querySelector(part);
     const hadFocus = old.contains(document.activeElement);
     const ticked = new Set(this.ticked.map((row) => row.dataset.id));
+    const bars = [...this.section.querySelectorAll("[data-operation]")];
     old.replaceChildren(...read.querySelector(part).children);
     const bulk = read.querySelector("[data-bulk]");
     if (this.bulk && bulk) Object.assign(this.bulk.dataset, { total: bulk.dataset.total, filter: bulk.dataset.filter });
     this.find();
+    this.bulk?.append(...bars.filter((bar) => !bar.isConnected));
     for (const row of this.rows.filter((each) => ticked.has(each.dataset.id))) row.querySelector("[data-tick]").checked = true;
     this.lastTicked = null;
     this.isAll = false;
