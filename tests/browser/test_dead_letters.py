@@ -143,10 +143,16 @@ async def test_a_search_becomes_badges_that_are_edited_and_kept_by_reload_and_ba
     await expect(page.locator("tbody tr")).to_have_count(2)
 
 
-async def test_a_search_that_means_nothing_says_so_and_shows_nothing_wrong(
-    installation: Installation, signed_in: SignedIn
+async def test_a_search_that_means_nothing_says_so_and_shows_nothing(
+    installation: Installation, receiver: Receiver, clock: ManualClock, signed_in: SignedIn
 ) -> None:
+    """Shown as everything, a bulk action would take everything."""
+    await died(installation, receiver, clock)
     page = await signed_in()
+    for query in ("error=cosmic", "since=yesterdayish", "endpoint=nobody", "state=lost"):
+        await page.goto(f"{PATH}?{query}")
+        await expect(page.locator(".notice.warn").last).to_be_visible()
+        await expect(page.locator("tbody tr")).to_have_count(0)
     await page.goto(f"{PATH}?q=colour:red&since=yesterdayish&endpoint=nobody&error=cosmic")
     for part in (
         "“colour:” is no qualifier",
@@ -244,6 +250,73 @@ async def test_new_letters_are_announced_and_the_table_does_not_move(
     await page.get_by_role("button", name="2 new").click()
     await expect(page.locator("tbody tr")).to_have_count(3)
     await expect(page.get_by_role("button", name="2 new")).to_have_count(0)
+
+
+async def test_an_id_alone_leads_to_its_task_or_event(
+    installation: Installation, receiver: Receiver, clock: ManualClock, signed_in: SignedIn
+) -> None:
+    endpoint = await died(installation, receiver, clock)
+    letter = await installation.api.letter(endpoint["id"])
+    page = await signed_in()
+    for searched, path in (
+        (letter["id"], f"/app/admin/dlq/{letter['id']}"),
+        (letter["event_id"], f"/events/{letter['event_id']}"),
+    ):
+        await page.goto(PATH)
+        await page.get_by_role("searchbox").fill(searched)
+        await page.keyboard.press("Enter")
+        await expect(page).to_have_url(f"{installation.base_url}{path}")
+
+
+async def test_a_tab_acts_in_the_org_that_it_shows_whatever_another_tab_switched_to(
+    installation: Installation, receiver: Receiver, clock: ManualClock, signed_in: SignedIn
+) -> None:
+    await died(installation, receiver, clock)
+    other = await installation.other_org("elsewhere")
+    page = await signed_in()
+    await page.goto(PATH)
+    switched = await page.evaluate(
+        "org => fetch('/v1/session', {method: 'PATCH', body: JSON.stringify({org})}).then((answer) => answer.status)",
+        "elsewhere",
+    )
+    assert switched == 200
+    await page.get_by_role("button", name="Mark Resolved").first.click()
+    await expect(page.locator(".toast")).to_contain_text("Marked as resolved.")
+    assert (await installation.api.get("/v1/dead-letters", state="resolved"))["pagination"]["total_count"] == 1
+    assert (await other.get("/v1/audit"))["data"][0]["action"] != "dead_letter.resolve"
+    other.close()
+
+
+async def test_a_key_that_is_held_down_acts_once_and_enter_belongs_to_what_has_the_focus(
+    installation: Installation, receiver: Receiver, clock: ManualClock, signed_in: SignedIn
+) -> None:
+    await died(installation, receiver, clock, 3)
+    page = await signed_in()
+    await page.goto(PATH)
+    await page.keyboard.press("j")
+    for _ in range(5):
+        await page.keyboard.down("m")  # again and again without an up: the browser says that it repeats
+    await page.keyboard.up("m")
+    await expect(page.locator("tbody tr")).to_have_count(2)
+    await expect(page.locator("tr.cursor")).to_be_focused()
+    await page.get_by_role("link", name="Groups").focus()
+    await page.keyboard.press("Enter")
+    await expect(page).to_have_url(f"{installation.base_url}/groups")
+
+
+async def test_what_came_after_the_page_was_made_is_not_taken_with_all_that_match(
+    installation: Installation, receiver: Receiver, clock: ManualClock, signed_in: SignedIn
+) -> None:
+    await seed(installation.url, installation.api, installation.org_id, 60, url=receiver.url, now=clock.now())
+    page = await signed_in()
+    await page.goto(PATH)
+    await died(installation, receiver, clock, 2)
+    await page.get_by_label("Select this page").check()
+    await page.get_by_role("button", name="Select all 60 that match").click()
+    await page.get_by_role("button", name="Ignore").click()
+    await page.get_by_role("dialog").get_by_role("button", name="Ignore").click()
+    await expect(page.locator(".toast")).to_contain_text("60 succeeded, 0 failed")
+    assert (await installation.api.get("/v1/dead-letters"))["pagination"]["total_count"] == 2
 
 
 @pytest.mark.parametrize("role", ["STAFF", "VIEWER"])

@@ -37,6 +37,10 @@ def test_a_qualifier_that_is_none_is_text_and_is_told() -> None:
     assert found.unknown == ("colour",)
 
 
+def test_words_in_quotes_are_looked_for_as_they_stand() -> None:
+    assert typed('"HTTP 500" error:network', NAMES) == Search({"error": "network"}, "HTTP 500")
+
+
 def test_an_address_in_a_text_is_no_qualifier() -> None:
     assert typed("https://example.com/x", NAMES) == Search({}, "https://example.com/x")
 

@@ -59,6 +59,7 @@ class Frame:
     notices: tuple[Notice, ...]
     now: datetime
     place: str  # the path in PLACES that the page belongs to
+    held: int = 0  # tasks that wait until something is resumed or enabled
 
     def may(self, action: str) -> bool:
         """Asked by the templates: what one may not do is not offered."""
@@ -98,7 +99,7 @@ async def load_frame(session: Session, caller: Caller, clock: Clock, place: str)
     assert row is not None
     now: datetime = row["now"]
     notices += _idleness(await last_seen(session, clock))
-    return Frame(caller, shown_counts(counted), tuple(notices), now, place)
+    return Frame(caller, shown_counts(counted), tuple(notices), now, place, counted.get("task.held", 0))
 
 
 def _idleness(worker: WorkerSeen | None) -> list[Notice]:

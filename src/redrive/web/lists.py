@@ -14,8 +14,11 @@ from redrive.api import operation_shapes
 from redrive.api.shapes import Shape
 from redrive.store import operations
 from redrive.store.db import Session
+from redrive.store.dead_letters import get_dead_letter
 from redrive.store.endpoint_names import endpoint_called
+from redrive.store.events import get_event
 from redrive.store.keys import Caller
+from redrive.store.logs import get_log
 from redrive.store.orgs import as_id
 from redrive.store.paging import Page
 from redrive.web.search import Search, asked, moment, quoted
@@ -66,6 +69,20 @@ def terms_of(search: Search, path: str) -> tuple[Term, ...]:
 def known_total(page: Page, *, is_first: bool) -> int | None:
     """How many there are. A list that ends on its first page needs no counting."""
     return len(page.rows) if is_first and page.next_key is None else page.total
+
+
+async def thing_with_id(session: Session, search: Search) -> Response | None:
+    """The way to a task or an event, where nothing but its id was searched for: as a receiver's log has it."""
+    wanted = as_id(search.text) if not search.terms else None
+    if wanted is None:
+        return None
+    if await get_dead_letter(session, wanted) is not None:
+        return Response(status_code=303, headers={"location": f"/app/admin/dlq/{wanted}"})
+    if await get_log(session, wanted) is not None:
+        return Response(status_code=303, headers={"location": f"/integrations/logs/{wanted}"})
+    if await get_event(session, wanted) is not None:
+        return Response(status_code=303, headers={"location": f"/events/{wanted}"})
+    return None
 
 
 def after(at: datetime) -> str:

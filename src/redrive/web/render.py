@@ -41,6 +41,7 @@ def environment() -> Environment:
         loader=PackageLoader("redrive.web"),
         autoescape=True,
         undefined=StrictUndefined,
+        auto_reload=False,  # a process shows the pages it was started with, also while it is being upgraded
         trim_blocks=True,
         lstrip_blocks=True,
     )

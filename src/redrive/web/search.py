@@ -13,7 +13,7 @@ from datetime import UTC, datetime, timedelta
 from urllib.parse import urlencode
 
 MAX_VALUE_CHARS = 200
-_TERM = re.compile(r'(?P<name>[a-z_]+):(?:"(?P<quoted>[^"]*)"|(?P<plain>\S+))|(?P<word>\S+)')
+_TERM = re.compile(r'(?P<name>[a-z_]+):(?:"(?P<quoted>[^"]*)"|(?P<plain>\S+))|"(?P<phrase>[^"]*)"|(?P<word>\S+)')
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _AGO = re.compile(r"(\d{1,6})\s*(s|m|min|h|d|w)")
 _SECONDS = {"s": 1, "m": 60, "min": 60, "h": 3_600, "d": 86_400, "w": 604_800}
@@ -74,7 +74,7 @@ def typed(text: str, known: Iterable[str]) -> Search:
         else:
             if name and not match[0].startswith(("http:", "https:")):
                 unknown.append(match["name"])
-            words.append(match[0])
+            words.append(match[0] if match["phrase"] is None else match["phrase"])
     return Search(terms, " ".join(words)[:MAX_VALUE_CHARS], tuple(unknown))
 
 

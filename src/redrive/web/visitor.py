@@ -53,7 +53,9 @@ class PageRoute(APIRoute):
                 return problem_page(request, bad_query())
             except Problem as problem:
                 if problem.status == 401:
-                    return _to_sign_in(request)
+                    # A stream is told so: it cannot follow a browser to another page.
+                    is_stream = "text/event-stream" in request.headers.get("accept", "")
+                    return Response(status_code=401) if is_stream else _to_sign_in(request)
                 return problem_page(request, problem)
             except Exception as error:  # noqa: BLE001 (the last line before the browser: told, and logged)
                 return problem_page(request, problem_of(error, correlation_of(request)))
@@ -63,7 +65,8 @@ class PageRoute(APIRoute):
 
 def problem_page(request: Request, problem: Problem) -> Response:
     title = TITLES.get(problem.status, "Something went wrong")
-    page = ErrorPage(problem.status, title, problem.detail, correlation_of(request))
+    said = " ".join([problem.detail, *(f"{error.loc[-1]} {error.msg}." for error in problem.errors if error.loc)])
+    page = ErrorPage(problem.status, title, said, correlation_of(request))
     response = render(request, "error.html", page, status=problem.status)
     response.headers.update(dict(problem.headers))
     return response

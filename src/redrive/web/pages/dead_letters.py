@@ -20,7 +20,16 @@ from redrive.store.operations import DEAD_LETTERS
 from redrive.store.paging import MAX_COUNTED
 from redrive.web.charts import Series, lines
 from redrive.web.frame import Frame, load_frame
-from redrive.web.lists import PAGE_ROWS, Asked, FilterBuilder, after, operations_to_show, searched, terms_of
+from redrive.web.lists import (
+    PAGE_ROWS,
+    Asked,
+    FilterBuilder,
+    after,
+    operations_to_show,
+    searched,
+    terms_of,
+    thing_with_id,
+)
 from redrive.web.render import render
 from redrive.web.visitor import PageRoute, Visitor
 from redrive.web.words import CATEGORIES, REASONS
@@ -96,6 +105,8 @@ async def dead_letters_page(request: Request, visitor: Visitor, context: Context
     path = request.url.path
     async with context.tenant(visitor) as session:
         frame = await load_frame(session, visitor, context.clock, PATH)
+        if (way := await thing_with_id(session, search)) is not None:
+            return way
         chosen = FilterBuilder(search, frame.now)
         chosen.choice("state", "state", STATES)
         chosen.choice("error", "category", CATEGORIES)

@@ -16,7 +16,7 @@ from redrive.store.operations import RETRY_QUEUE
 from redrive.store.paging import MAX_COUNTED
 from redrive.store.retry_queue import RetryQueueFilter
 from redrive.web.frame import Frame, load_frame
-from redrive.web.lists import PAGE_ROWS, Asked, FilterBuilder, operations_to_show, searched, terms_of
+from redrive.web.lists import PAGE_ROWS, Asked, FilterBuilder, operations_to_show, searched, terms_of, thing_with_id
 from redrive.web.render import render
 from redrive.web.visitor import PageRoute, Visitor
 from redrive.web.words import CATEGORIES
@@ -63,6 +63,8 @@ async def retry_queue_page(request: Request, visitor: Visitor, context: Context)
         return search
     async with context.tenant(visitor) as session:
         frame = await load_frame(session, visitor, context.clock, PATH)
+        if (way := await thing_with_id(session, search)) is not None:
+            return way
         chosen = FilterBuilder(search, frame.now)
         chosen.choice("status", "status", STATUSES)
         chosen.choice("error", "category", CATEGORIES)

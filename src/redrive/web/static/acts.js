@@ -1,6 +1,7 @@
 // Buttons that call the API, as their data attributes say:
 //   data-path, data-method   the call                    data-body      JSON to send
 //   data-ask, data-confirm   a question first            data-because   with a field for the reason
+//   data-paces               and one of how fast, for bulk retries
 //   data-no                  the other answer, where "Cancel" would be ambiguous
 //   data-done                what a toast says           data-then      reload | remove | stay | a path to go to
 // The event "acted" bubbles from the button with the answer, for scripts that want to do more; who calls its
@@ -10,10 +11,21 @@ import { call } from "./api.js";
 import { ask } from "./dialog.js";
 import { toast, toastAfterwards } from "./toast.js";
 
+// How fast a bulk retry goes, as the API takes it.
+export const PACES = {
+  label: "How fast?",
+  options: [
+    ["{}", "All at once"],
+    ['{"canary":{"stages":[1,5,25],"max_failure_rate":0.1}}', "In stages of 1, 5 and 25 %; stop where more than 10 % fail"],
+    ['{"rate_per_s":100}', "At most 100 per second"],
+    ['{"rate_per_s":10}', "At most 10 per second"],
+  ],
+};
+
 export async function act(button) {
   if (isBusy(button)) return;
   const given = button.dataset;
-  let because;
+  let because, choice;
   if (given.ask) {
     const answer = await ask({
       title: given.ask,
@@ -22,11 +34,13 @@ export async function act(button) {
       no: given.no,
       danger: button.classList.contains("danger"),
       because: "because" in given,
+      choices: "paces" in given ? PACES : null,
     });
     if (answer === null) return;
-    because = answer.because;
+    ({ because, choice } = answer);
   }
   let body = given.body ? JSON.parse(given.body) : undefined;
+  if (choice) body = { ...(body || {}), ...JSON.parse(choice) };
   if (because) body = { ...(body || {}), because };
   busy(button, true);
   try {

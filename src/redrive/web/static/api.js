@@ -37,8 +37,11 @@ export async function call(method, path, body) {
     throw new Problem(0, { detail: `The server cannot be reached. ${isSafe}` });
   }
   if (answer.status === 401 && path !== "/v1/session") {
-    location.assign(`/sign-in?next=${encodeURIComponent(location.pathname + location.search)}`);
-    throw new Problem(401, { detail: "Your session has ended. Sign in again." });
+    // What somebody is writing is not taken from them.
+    if (!document.querySelector("dialog[open]")) {
+      location.assign(`/sign-in?ended=1&next=${encodeURIComponent(location.pathname + location.search)}`);
+    }
+    throw new Problem(401, { detail: "Your session has ended. Sign in again in another tab, then go on here." });
   }
   const isJson = (answer.headers.get("content-type") || "").includes("json");
   const shape = isJson ? await answer.json() : {};

@@ -5,7 +5,7 @@ import { ask, element } from "./dialog.js";
 import { list } from "./list.js";
 import { showSecret } from "./secret.js";
 import { now } from "./times.js";
-import { toast } from "./toast.js";
+import { sentence, toast } from "./toast.js";
 
 const ASK_EVERY_MS = 300;
 const ASK_FOR_MS = 60_000;
@@ -62,7 +62,7 @@ function say(attempt, status, next) {
   const took = attempt.duration_ms === null ? "" : ` in ${Math.round(attempt.duration_ms).toLocaleString("en-US")} ms`;
   if (status === "delivered") return tell("ok", `Delivered: HTTP ${attempt.status_code}${took}.`, attempt.task_id);
   const retried = status === "failed" ? "It is among the dead letters now." : next ? "It is tried again." : "It waits for a person.";
-  tell(status === "failed" ? "bad" : "warn", `Failed${took}: ${attempt.error_message} ${retried}`, attempt.task_id);
+  tell(status === "failed" ? "bad" : "warn", `Failed${took}: ${sentence(attempt.error_message)} ${retried}`, attempt.task_id);
 }
 
 const form = document.querySelector("[data-recover]");

@@ -18,7 +18,10 @@ export async function thisPageNow() {
 /** Replace each [data-live] part, found by its id, that has changed. */
 export async function freshen() {
   const read = await thisPageNow();
-  if (!read) return;
+  if (read) putInPlace(read);
+}
+
+export function putInPlace(read) {
   for (const old of document.querySelectorAll("[data-live][id]")) {
     const fresh = read.getElementById(old.id);
     if (fresh && fresh.outerHTML !== old.outerHTML) replace(old, fresh);

@@ -1,26 +1,15 @@
 // Lists of tasks: selection by click, range, page and filter; the keyboard's place; bulk actions.
 
-import { busy, isBusy } from "./acts.js";
+import { busy, isBusy, PACES } from "./acts.js";
 import { call } from "./api.js";
 import { ask, element } from "./dialog.js";
-import { thisPageNow } from "./fresh.js";
+import { putInPlace, thisPageNow } from "./fresh.js";
 import { bind } from "./keys.js";
 import { watch } from "./operation.js";
 import { refresh as refreshTimes } from "./times.js";
 import { toast } from "./toast.js";
 
 const ASK_FROM = 100; // more than a person has seen one by one
-// How fast a bulk retry goes, as the API takes it.
-const PACES = {
-  label: "How fast?",
-  options: [
-    ["{}", "All at once"],
-    ['{"canary":{"stages":[1,5,25],"max_failure_rate":0.1}}', "In stages of 1, 5 and 25 %; stop where more than 10 % fail"],
-    ['{"rate_per_s":100}', "At most 100 per second"],
-    ['{"rate_per_s":10}', "At most 10 per second"],
-  ],
-};
-
 class List {
   constructor(section) {
     this.section = section;
@@ -208,6 +197,7 @@ class List {
     const old = document.querySelector(part);
     const hadFocus = old.contains(document.activeElement);
     const ticked = new Set(this.ticked.map((row) => row.dataset.id));
+    putInPlace(read);
     const bars = [...this.section.querySelectorAll("[data-operation]")];
     old.replaceChildren(...read.querySelector(part).children);
     const bulk = read.querySelector("[data-bulk]");

@@ -5,6 +5,14 @@ import { toast } from "./toast.js";
 
 let stream = null;
 
+/** Whether what is shown is live; a page that says so says also when it is not. */
+function mark(isLive) {
+  if (isLive) document.body.dataset.live = "true";
+  else delete document.body.dataset.live;
+  const place = document.querySelector("[data-live-mark]");
+  if (place) place.textContent = isLive ? "Live" : `Not live since ${new Date().toTimeString().slice(0, 5)}`;
+}
+
 function open() {
   if (stream || document.hidden) return;
   stream = new EventSource(`/live?org=${document.body.dataset.org}`);
@@ -14,11 +22,11 @@ function open() {
       const count = counts[place.dataset.count];
       if (count !== undefined) place.textContent = count ? count.toLocaleString("en-US") : "";
     }
-    document.body.dataset.live = "true";
+    mark(true);
     document.dispatchEvent(new CustomEvent("counts", { detail: counts }));
   });
   stream.addEventListener("error", () => {
-    delete document.body.dataset.live;
+    if (document.body.dataset.live) mark(false);
     // A browser goes on trying by itself, but not after an answer other than a stream.
     if (stream?.readyState === EventSource.CLOSED) {
       stream = null;

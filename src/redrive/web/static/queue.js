@@ -5,7 +5,7 @@ import { busy, removeRow } from "./acts.js";
 import { element } from "./dialog.js";
 import { announce, list } from "./list.js";
 import { absolute, relative } from "./times.js";
-import { toast } from "./toast.js";
+import { sentence, toast } from "./toast.js";
 
 const ASK_EVERY_MS = 300;
 const ASK_FOR_MS = 60_000;
@@ -55,20 +55,29 @@ function tell(row, entry) {
     return removeRow(row);
   }
   if (entry.in_dlq) {
-    toast(`Retry failed: ${entry.error_message} It was the last one: it is among the dead letters now.`, "bad");
+    toast(`Retry failed: ${sentence(entry.error_message)} It was the last one: it is among the dead letters now.`, "bad");
     return removeRow(row);
   }
+  renew(row, entry);
+  const next = entry.next_retry_at ? ` Next retry ${relative(Date.parse(entry.next_retry_at))}.` : "";
+  toast(`Retry failed: ${sentence(entry.error_message)}${next}`, "warn");
+}
+
+/** A row says how its entry stands now. */
+function renew(row, entry) {
   row.dataset.failedAt = entry.last_retry_at;
   tellError(row.querySelector("td.error > span"), entry.error_message || "");
   row.querySelector('[data-cell="count"]').textContent = `${entry.retry_count} / ${entry.max_retries ?? "∞"}`;
   const next = row.querySelector('[data-cell="next"]');
-  if (entry.next_retry_at) {
+  if (entry.status === "in_progress") {
+    next.replaceChildren(badge("in progress", "info"));
+  } else if (entry.held) {
+    next.replaceChildren(badge("held", "warn"));
+  } else if (entry.next_retry_at) {
     const at = Date.parse(entry.next_retry_at);
     next.replaceChildren(element("time", { datetime: entry.next_retry_at, title: absolute(at), "data-relative": true }, relative(at)));
-    toast(`Retry failed: ${entry.error_message} Next retry ${relative(at)}.`, "warn");
   } else {
     next.textContent = "by hand";
-    toast(`Retry failed: ${entry.error_message}`, "warn");
   }
 }
 
@@ -93,6 +102,10 @@ document.addEventListener("counts", async () => {
     // What lies behind the last one asked for may still be there: only a list that is whole tells what has left.
     if (data.length < LOOKED_AT) {
       for (const row of queue.rows) if (!there.has(row.dataset.id) && !followed.has(row.dataset.id)) leave(row);
+    }
+    for (const entry of data) {
+      const row = queue.rows.find((each) => each.dataset.id === entry.id);
+      if (row && !followed.has(entry.id)) renew(row, entry);
     }
     // What moves up from the next page is not new: what is, failed for the first time since this page was made.
     const isNew = (entry) => !known.has(entry.id) && entry.retry_count === 0 && Date.parse(entry.last_retry_at) >= Date.parse(since);

@@ -3,6 +3,9 @@
 const LASTS_MS = 6000;
 const WAITING = "redrive-toast";
 
+/** A text that another can follow. */
+export const sentence = (text) => (/[.!?…]$/.test(text || "") ? text : `${text || "no reason is known"}.`);
+
 export function toast(text, kind = "ok") {
   const box = document.querySelector("[data-toasts]");
   const made = document.createElement("div");
