@@ -1,9 +1,11 @@
 """Payloads and answers as a page shows them: laid out where they are JSON, as text where they are text, never too much.
 
-Pure. Used by timeline and the pages of dead letters, logs and events. What looks secret was hidden before, by
-api.evidence; the text of the editor alone is whole, for those who may read payloads.
+Pure. Used by timeline and the pages of dead letters, logs and events, which ask for it in a thread: it may take long.
+What looks secret was hidden before, by api.evidence; the text of the editor alone is whole, for those who may read
+payloads.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import msgspec
@@ -15,6 +17,7 @@ from redrive.web.words import number, size
 
 MAX_BODY_CHARS = 16_000  # of one body
 MAX_PAGE_CHARS = 160_000  # of all bodies on a page: the newest first
+MAX_ANSWERS_BYTES = 160_000  # of the answers that a page looks through for what is to be hidden
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +46,25 @@ class Room:
             return Body("", "It is left out here: the newer ones fill the page. The API has it.")
         self.chars -= len(body.text)
         return body
+
+
+def shares(total: int, sizes: Sequence[Sequence[int]]) -> list[int]:
+    """How much of `total` each row of sizes gets: first the first of every row, then the second of every row …
+
+    What does not fit ends its row; smaller ones of other rows may still.
+    """
+    given = [0] * len(sizes)
+    going = list(range(len(sizes)))
+    rank = 0
+    while going:
+        fit = []
+        for place in going:
+            if rank < len(sizes[place]) and sizes[place][rank] <= total:
+                total -= sizes[place][rank]
+                given[place] += sizes[place][rank]
+                fit.append(place)
+        going, rank = fit, rank + 1
+    return given
 
 
 def payload(body: bytes, *, whole: bool = False) -> Body:
@@ -80,7 +102,9 @@ def answer(shown: str | None, stored: bytes | None, *, truncated: bool) -> Body 
     if stored is None:
         return None
     if shown is None:
-        return Body("", f"Its {size(len(stored))} are left out: the newer answers are as much as is shown at once.")
+        return Body(
+            "", f"Its {size(len(stored))} are left out: others are as much as is shown at once. The API has it."
+        )
     if _text(stored, truncated=truncated) is None or not stored:
         return Body("", _lack(stored))
     body = bounded(Body(shown, is_hidden=REDACTED in shown))

@@ -1,6 +1,7 @@
 """All that a page tells of one task: loaded once for the pages of dead letters and of logs, whatever state it is in.
 
-Read in the page's own transaction. Shown by templates/task_parts.html.
+Found in the page's own transaction, told after it, in a thread: to look through bodies for what is to be hidden takes
+about a second per MiB, and the loop accepts events meanwhile. Shown by templates/task_parts.html.
 """
 
 from collections.abc import Mapping, Sequence
@@ -28,12 +29,13 @@ from redrive.web.bodies import Body, Room
 from redrive.web.charts import schedule
 from redrive.web.timeline import Sent, Story, Timeline, curl_of, timeline
 
-MAX_EDITED_SHOWN = 3  # bodies of the newest edits; of the others only the changes
+MAX_EDITED_SHOWN = 3  # bodies of a task's newest edits; of the others only the changes
+MAX_EDITED_BYTES = 512 * 1024  # of all edited bodies on a page; the last may reach beyond
 MAX_RETRIES_LISTED = 12  # around the place where the task stands
 MAX_RETRIES_PLANNED = 10_000  # a task that has made more stands beyond the plot
 MAX_ACTS_SHOWN = 30  # of what people did; the audit has all
 OPEN = ("waiting", "leased", "held")
-LEFT_OUT = Body("", "The payload of an earlier edit: what it changes is told where it began.")
+LEFT_OUT = Body("", "An edited payload that is left out here: what it changes is told where it began.")
 
 ACTS = {
     "dead_letter.retry": "redrove it",
@@ -57,6 +59,22 @@ class Done:
     because: str | None
     at: object
     operation_id: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What the store has of a task: nothing is hidden yet, nothing laid out. `letter`: its row, where there is one."""
+
+    row: Row
+    letter: Row | None
+    attempts: Sequence[Row]
+    edited: Sequence[Row]
+    edited_bodies: Mapping[int, bytes]
+    acts: Sequence[Row]
+    endpoint: str | None
+    names: Mapping[str, ActorName]
+    held_since: tuple[str, ...]
+    viewer: Caller
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,36 +133,50 @@ class TaskDetail:
         return shown_actor(stored, self.names, self.viewer)
 
 
-async def load_detail(
-    context: ApiContext, session: Session, viewer: Caller, task_id: UUID, *, all_tries: bool
-) -> TaskDetail | None:
+async def find_task(context: ApiContext, session: Session, viewer: Caller, task_id: UUID) -> Found | None:
     letter = await dead_letters.get_dead_letter(session, task_id)
     row = letter or await logs.get_log(session, task_id)
     if row is None:
         return None
-    attempts = await logs.list_task_attempts(session, task_id)
     edited = await edits.list_edits(session, task_id)
     acts = await list_audit_of(session, [task_id])
-    original, replaced = bodies.redacted(row["body"]), await edited_bodies(session, task_id, edited)
-    sent = sent_by(row, edited, replaced, bodies.bounded(original))
-    shown_edits = [edit_shapes.edit(each) for each in edited]
-    story = Story(row["created_at"], attempts, acts, shown_edits, row["generation"], sent)
-    told = timeline(story, Room(), all_tries=all_tries)
-    last = edit_shapes.last_generation(attempts)
-    in_force = _in_force(edited, row["generation"] if last is None else last)
-    carried = original if in_force is None else replaced.get(in_force["number"], LEFT_OUT)
     names = await endpoint_names(session, [row["endpoint_id"]])
     involved = [act["actor"] for act in acts]
     if letter is not None:
         involved += [letter["replayed_by"], letter["closed_by"]]
-    actors = await actor_names(context.engine_db, viewer.org_id, involved)
+    return Found(
+        row=row,
+        letter=letter,
+        attempts=await logs.list_task_attempts(session, task_id),
+        edited=edited,
+        edited_bodies=await edited_bodies(session, task_id, edited, MAX_EDITED_BYTES),
+        acts=acts,
+        endpoint=names.get(row["endpoint_id"]),
+        names=await actor_names(context.engine_db, viewer.org_id, involved),
+        held_since=tuple(await pausing.hold_causes(session, task_id)) if row["state"] == "held" else (),
+        viewer=viewer,
+    )
+
+
+def tell(found: Found, *, all_tries: bool) -> TaskDetail:
+    """All of it as a page shows it. Takes its time: not for the event loop."""
+    row, letter, edited = found.row, found.letter, found.edited
+    original = bodies.redacted(row["body"])
+    replaced = {number: bodies.redacted(body) for number, body in found.edited_bodies.items()}
+    sent = sent_by(row, edited, replaced, bodies.bounded(original))
+    shown_edits = [edit_shapes.edit(each) for each in edited]
+    story = Story(row["created_at"], found.attempts, found.acts, shown_edits, row["generation"], sent)
+    told = timeline(story, Room(), all_tries=all_tries)
+    last = edit_shapes.last_generation(found.attempts)
+    in_force = _in_force(edited, row["generation"] if last is None else last)
+    carried = original if in_force is None else replaced.get(in_force["number"], LEFT_OUT)
     return TaskDetail(
         row=row,
         entry=shapes.entry(row),
         log=shapes.log(row, []),
         note=shapes.note(row),
         letter=shapes.dead_letter(letter) | shapes.judged(letter) if letter is not None else None,
-        endpoint=names.get(row["endpoint_id"]),
+        endpoint=found.endpoint,
         timeline=told,
         payload=sent.original,
         edited=sent.by_generation.get(row["generation"]),
@@ -152,20 +184,23 @@ async def load_detail(
         config=bodies.bounded(Body(letter["config"])) if letter is not None and letter["config"] else None,
         curl=curl_of(told.last_request, carried.text or None),
         curl_hides=carried.is_hidden,
-        done=tuple(_done(act, actors, viewer) for act in acts[-MAX_ACTS_SHOWN:]),
-        held_since=tuple(await pausing.hold_causes(session, task_id)) if row["state"] == "held" else (),
-        names=actors,
-        viewer=viewer,
+        done=tuple(_done(act, found.names, found.viewer) for act in found.acts[-MAX_ACTS_SHOWN:]),
+        held_since=found.held_since,
+        names=found.names,
+        viewer=found.viewer,
     )
 
 
-async def edited_bodies(session: Session, task_id: UUID, edited: Sequence[Row]) -> dict[int, Body]:
-    """By the number of the edit, of the newest ones, whole but for what is hidden."""
-    found: dict[int, Body] = {}
-    for edit in [edit for edit in edited if edit["has_body"]][-MAX_EDITED_SHOWN:]:
+async def edited_bodies(session: Session, task_id: UUID, edited: Sequence[Row], max_bytes: int) -> dict[int, bytes]:
+    """By the number of the edit, of the newest ones, until there are `max_bytes` of them."""
+    found: dict[int, bytes] = {}
+    for edit in [edit for edit in edited if edit["has_body"]][: -MAX_EDITED_SHOWN - 1 : -1]:
+        if max_bytes <= 0:
+            break
         body = await edits.body_of_generation(session, task_id, edit["generation"])
         if body is not None:
-            found[edit["number"]] = bodies.redacted(body)
+            found[edit["number"]] = body
+            max_bytes -= len(body)
     return found
 
 

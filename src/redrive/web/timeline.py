@@ -1,6 +1,7 @@
 """The life of a task as a page tells it: tries, the idle time between them folded, and where a person began it anew.
 
-Pure. Made by detail out of what the store gives; shown by templates/task_parts.html.
+Pure. Made by detail and the page of events, in a thread, out of what the store gives; shown by
+templates/task_parts.html.
 """
 
 from collections.abc import Mapping, Sequence
@@ -10,7 +11,7 @@ from typing import Any, cast
 
 from redrive.api import shapes
 from redrive.api.shapes import Row, Shape
-from redrive.web.bodies import MAX_PAGE_CHARS, Body, Room, answer
+from redrive.web.bodies import MAX_ANSWERS_BYTES, Body, Room, answer
 from redrive.web.curl import as_curl
 
 MAX_TRIES_SHOWN = 50  # with all that is known of them; older ones are a line each, when asked for
@@ -112,17 +113,28 @@ class Story:
     sent: Sent
 
 
-def timeline(story: Story, room: Room, *, all_tries: bool = False, limit: int = MAX_TRIES_SHOWN) -> Timeline:
+def timeline(
+    story: Story,
+    room: Room,
+    *,
+    all_tries: bool = False,
+    limit: int = MAX_TRIES_SHOWN,
+    answers_bytes: int = MAX_ANSWERS_BYTES,
+) -> Timeline:
+    """`answers_bytes`: of the answers to the newest tries, which are all that is looked through."""
     rows = story.attempts
-    shown = shapes.tries(rows, answers_bytes=MAX_PAGE_CHARS)
     first = max(len(rows) - limit, 0)
-    unfolded = _to_unfold(rows)
+    newest = rows[first:]
+    shown = shapes.tries(newest, answers_bytes=answers_bytes)
+    unfolded = _to_unfold(newest)
     tries = [
-        _try(rows[place], shown[place], story.sent, room, is_open=place == unfolded)
-        for place in range(len(rows) - 1, first - 1, -1)  # the newest get the room first
+        _try(newest[place], shown[place], story.sent, room, is_open=place == unfolded)
+        for place in reversed(range(len(newest)))  # the newest get the room first
     ][::-1]
     if all_tries:
-        tries = [Try(shown[place], (), None, None, False, True) for place in range(first)] + tries
+        tries = [
+            Try(shape, (), None, None, False, True) for shape in shapes.tries(rows[:first], answers_bytes=0)
+        ] + tries
     return Timeline(
         tuple(_told(tries, story, is_whole=all_tries or not first)),
         sum(row["result"] != "released" for row in rows),

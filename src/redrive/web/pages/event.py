@@ -1,5 +1,6 @@
 """One event: its payload, where it stands, and every task that it fanned out to with its tries."""
 
+import asyncio
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -21,8 +22,8 @@ from redrive.store.endpoint_names import endpoint_names
 from redrive.store.keys import Caller
 from redrive.web import bodies
 from redrive.web.actors import Actor, shown_actor
-from redrive.web.bodies import Body, Room
-from redrive.web.detail import edited_bodies, sent_by
+from redrive.web.bodies import MAX_ANSWERS_BYTES, Body, Room
+from redrive.web.detail import MAX_EDITED_BYTES, edited_bodies, sent_by
 from redrive.web.frame import Frame, load_frame
 from redrive.web.render import render
 from redrive.web.timeline import Story, Timeline, timeline
@@ -72,6 +73,23 @@ class EventPage:
     endpoint: str | None  # that it was addressed to
 
 
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A task as the store has it; only what was redriven can have been edited."""
+
+    row: Row
+    attempts: Sequence[Row]
+    acts: Sequence[Row]
+    edited: Sequence[Row]
+    edited_bodies: Mapping[int, bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    endpoints: Mapping[UUID, str]
+    actors: Mapping[str, ActorName]
+
+
 @router.get("/events/{event_id}")
 async def event_page(event_id: str, request: Request, visitor: Visitor, context: Context) -> Response:
     wanted = id_in_path(event_id, "event")
@@ -81,54 +99,80 @@ async def event_page(event_id: str, request: Request, visitor: Visitor, context:
         if row is None or status is None:
             raise not_found("event")
         tasks = await events.list_event_tasks(session, wanted)
-        addressed = await endpoint_names(session, [row["endpoint_id"]])
-        page = EventPage(
-            frame=await load_frame(session, visitor, context.clock, PATH),
-            event=shapes.event(row) | shapes.event_status(status),
-            payload=bodies.payload(row["body"], whole=visitor.may(Action.READ_PAYLOADS)),
-            tasks=await _tasks(context, session, visitor, row, tasks[:MAX_TASKS_SHOWN]),
-            more_tasks=max(len(tasks) - MAX_TASKS_SHOWN, 0),
-            endpoint=addressed.get(row["endpoint_id"]),
-        )
+        found = await _find(session, wanted, tasks[:MAX_TASKS_SHOWN])
+        names = await _names(context, session, visitor, row, found)
+        frame = await load_frame(session, visitor, context.clock, PATH)
+    # To hide what looks secret takes its time: not in the loop that accepts events, nor in a transaction.
+    payload, told = await asyncio.to_thread(_tell, row["body"], found, names, visitor)
+    page = EventPage(
+        frame=frame,
+        event=shapes.event(row) | shapes.event_status(status),
+        payload=payload,
+        tasks=told,
+        more_tasks=max(len(tasks) - MAX_TASKS_SHOWN, 0),
+        endpoint=names.endpoints.get(row["endpoint_id"]),
+    )
     return render(request, "event.html", page)
 
 
-async def _tasks(
-    context: ApiContext, session: Session, viewer: Caller, event: Row, rows: Sequence[Row]
-) -> tuple[EventTask, ...]:
+async def _find(session: Session, event_id: UUID, rows: Sequence[Row]) -> list[Found]:
     by_task: dict[UUID, list[Row]] = defaultdict(list)
-    for attempt in await events.list_event_attempts(session, event["id"]):
+    for attempt in await events.list_event_attempts(session, event_id):
         by_task[attempt["task_id"]].append(attempt)
     acts: dict[UUID, list[Row]] = defaultdict(list)
     for act in await list_audit_of(session, [row["id"] for row in rows]):
         acts[act["subject_id"]].append(act)
-    names = await endpoint_names(session, [row["endpoint_id"] for row in rows])
-    actors = await actor_names(
-        context.engine_db, viewer.org_id, [act["actor"] for each in acts.values() for act in each]
-    )
-    original, room = bodies.payload(event["body"]), Room()
-    made = []
+    found = []
+    left_bytes = MAX_EDITED_BYTES
     for row in rows:
-        story = await _story(session, row, original, by_task[row["id"]], acts[row["id"]])
-        has_letter = row["letter_state"] not in (None, "deleted")
-        made.append(
-            EventTask(
-                row=row,
-                entry=shapes.entry(row),
-                note=shapes.note(row),
-                letter={"state": row["letter_state"], "failed_at": row["failed_at"]} if has_letter else None,
-                endpoint=names.get(row["endpoint_id"]),
-                timeline=timeline(story, room, limit=MAX_TRIES_EACH),
-                names=actors,
-                viewer=viewer,
-            )
-        )
-    return tuple(made)
+        task_id = row["id"]
+        edited = await edits.list_edits(session, task_id) if row["generation"] else []
+        replaced = await edited_bodies(session, task_id, edited, left_bytes)
+        left_bytes -= sum(map(len, replaced.values()))
+        found.append(Found(row, by_task[task_id], acts[task_id], edited, replaced))
+    return found
 
 
-async def _story(session: Session, row: Row, original: Body, attempts: Sequence[Row], acts: Sequence[Row]) -> Story:
-    """Only what was redriven can have been edited."""
-    edited = await edits.list_edits(session, row["id"]) if row["generation"] else []
-    sent = sent_by(row, edited, await edited_bodies(session, row["id"], edited), original)
-    shown_edits = [edit_shapes.edit(each) for each in edited]
-    return Story(row["created_at"], attempts, acts, shown_edits, row["generation"], sent)
+async def _names(context: ApiContext, session: Session, viewer: Caller, event: Row, found: Sequence[Found]) -> Names:
+    ids = [event["endpoint_id"], *(each.row["endpoint_id"] for each in found)]
+    acted = [act["actor"] for each in found for act in each.acts]
+    return Names(await endpoint_names(session, ids), await actor_names(context.engine_db, viewer.org_id, acted))
+
+
+def _tell(body: bytes, found: Sequence[Found], names: Names, viewer: Caller) -> tuple[Body, tuple[EventTask, ...]]:
+    """The payload, and the tasks with what their tries sent and were answered: one room for all of them."""
+    payload = bodies.payload(body, whole=viewer.may(Action.READ_PAYLOADS))
+    # What a try sent is shown where it is short; where not, it is this payload, which need not be looked through again.
+    is_repeated = payload.is_short and viewer.may(Action.READ_PAYLOADS)
+    sent = bodies.payload(body) if is_repeated else payload
+    newest = [each.attempts[: -MAX_TRIES_EACH - 1 : -1] for each in found]
+    sizes = [[len(row["response_body"] or b"") for row in rows] for rows in newest]
+    room = Room()
+    told = [
+        _task(each, names, viewer, timeline(_story(each, sent), room, limit=MAX_TRIES_EACH, answers_bytes=share))
+        for each, share in zip(found, bodies.shares(MAX_ANSWERS_BYTES, sizes), strict=True)
+    ]
+    return payload, tuple(told)
+
+
+def _task(found: Found, names: Names, viewer: Caller, told: Timeline) -> EventTask:
+    row = found.row
+    has_letter = row["letter_state"] not in (None, "deleted")
+    return EventTask(
+        row=row,
+        entry=shapes.entry(row),
+        note=shapes.note(row),
+        letter={"state": row["letter_state"], "failed_at": row["failed_at"]} if has_letter else None,
+        endpoint=names.endpoints.get(row["endpoint_id"]),
+        timeline=told,
+        names=names.actors,
+        viewer=viewer,
+    )
+
+
+def _story(found: Found, original: Body) -> Story:
+    row = found.row
+    replaced = {number: bodies.redacted(body) for number, body in found.edited_bodies.items()}
+    sent = sent_by(row, found.edited, replaced, original)
+    shown_edits = [edit_shapes.edit(each) for each in found.edited]
+    return Story(row["created_at"], found.attempts, found.acts, shown_edits, row["generation"], sent)

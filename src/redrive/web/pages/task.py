@@ -3,6 +3,7 @@
 The text that the editor of a dead letter begins with is a page of its own: it may be long, and few open it.
 """
 
+import asyncio
 from dataclasses import dataclass
 
 from fastapi import APIRouter, Request, Response
@@ -14,7 +15,7 @@ from redrive.core.permissions import Action
 from redrive.store import dead_letters
 from redrive.web import bodies
 from redrive.web.assets import packed_response
-from redrive.web.detail import TaskDetail, load_detail
+from redrive.web.detail import TaskDetail, find_task, tell
 from redrive.web.frame import Frame, load_frame
 from redrive.web.pages.dead_letters import PATH as DEAD_LETTERS
 from redrive.web.pages.retry_queue import PATH as RETRY_QUEUE
@@ -38,10 +39,11 @@ class TaskPage:
 async def dead_letter_page(task_id: str, request: Request, visitor: Visitor, context: Context) -> Response:
     wanted = id_in_path(task_id, "dead letter")
     async with context.tenant(visitor) as session:
-        task = await load_detail(context, session, visitor, wanted, all_tries=_all_tries(request))
-        if task is None or task.letter is None:
+        found = await find_task(context, session, visitor, wanted)
+        if found is None or found.letter is None:
             raise not_found("dead letter")
         frame = await load_frame(session, visitor, context.clock, DEAD_LETTERS)
+    task = await asyncio.to_thread(tell, found, all_tries=_all_tries(request))
     return render(request, "dead_letter.html", TaskPage(frame, task, request.url.path, DEAD_LETTERS))
 
 
@@ -57,7 +59,7 @@ async def payload_text(task_id: str, request: Request, visitor: Visitor, context
     if letter is None:
         raise not_found("dead letter")
     edited = None if "original" in request.query_params else letter["edited_body"]
-    text = bodies.editable(letter["body"] if edited is None else edited)
+    text = await asyncio.to_thread(bodies.editable, letter["body"] if edited is None else edited)
     return packed_response(request, text.encode(), "text/plain; charset=utf-8", HEADERS)
 
 
@@ -65,11 +67,12 @@ async def payload_text(task_id: str, request: Request, visitor: Visitor, context
 async def log_page(log_id: str, request: Request, visitor: Visitor, context: Context) -> Response:
     wanted = id_in_path(log_id, "log")
     async with context.tenant(visitor) as session:
-        task = await load_detail(context, session, visitor, wanted, all_tries=_all_tries(request))
-        if task is None:
+        found = await find_task(context, session, visitor, wanted)
+        if found is None:
             raise not_found("log")
-        place = DEAD_LETTERS if task.state == "dead" else RETRY_QUEUE
+        place = DEAD_LETTERS if found.row["state"] == "dead" else RETRY_QUEUE
         frame = await load_frame(session, visitor, context.clock, place)
+    task = await asyncio.to_thread(tell, found, all_tries=_all_tries(request))
     return render(request, "log.html", TaskPage(frame, task, request.url.path, place))
 
 
