@@ -118,7 +118,10 @@ async def test_what_is_hostile_in_a_draft_is_text(api: Api) -> None:
     assert not page.has("img")
 
 
-@pytest.mark.parametrize("draft", ["", "[]", "{", "[" * 5_000, '{"kind": "manual"}' + " " * 9_000])
+LONE = r'{"a\ud800": 1}'  # half a character, which no page can be written with
+
+
+@pytest.mark.parametrize("draft", ["", "[]", "{", "[" * 5_000, '{"kind": "manual"}' + " " * 9_000, LONE])
 async def test_what_is_no_policy_is_refused(api: Api, draft: str) -> None:
     assert (await read(api.viewer, f"/policies/plot?policy={quote(draft)}")).status == 400
 

@@ -1,6 +1,5 @@
 """Policies: a list of them, and one in an editor whose plot of the schedule follows what is typed."""
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -9,6 +8,7 @@ from markupsafe import Markup
 
 from redrive.api import shapes
 from redrive.api.context import Context
+from redrive.api.json_rules import BadJson, decode_strictly
 from redrive.api.policy_input import read_policy
 from redrive.api.problems import Problem, bad_query, not_found
 from redrive.api.shapes import Shape
@@ -159,8 +159,8 @@ async def plot(request: Request, visitor: Visitor) -> Response:
 
 def _drafted(draft: str) -> Schedule:
     try:
-        given = json.loads(draft)
-    except (ValueError, RecursionError):
+        given = decode_strictly(draft.encode())
+    except (BadJson, UnicodeEncodeError):
         raise bad_query() from None
     if not isinstance(given, dict):
         raise bad_query()
