@@ -1,9 +1,13 @@
 """Signing in: where it leads, what it says, and what is left behind."""
 
+from uuid import UUID
+
 import pytest
 
 from api.conftest import Api
 from api.people import OURS, person, signed_in
+from redrive.store.audit import Act
+from redrive.store.sessions import make_link
 from redrive.web.pages.sign_in import safe_next
 from support.page import read
 
@@ -49,6 +53,39 @@ async def test_a_used_link_leads_to_a_page_that_says_what_to_do(api: Api) -> Non
     assert "Ask for a new one" in page.one("p", class_="notice bad").text
 
 
+async def test_a_link_of_somebody_who_is_suspended_says_so_not_that_it_was_used(api: Api) -> None:
+    ada = await person(api, "STAFF")
+    await api.owner.request("PATCH", f"/v1/users/{ada['id']}", {"suspended": True})
+    async with api.context.engine_db.tenant(api.org_id) as session:
+        token = await make_link(session, user_id=UUID(ada["id"]), role=None, act=Act("test"), clock=api.context.clock)
+    sent = await api.nobody.get(f"/login?token={token}", Accept="text/html")
+    assert (sent.status, sent.headers["location"]) == (303, "/sign-in?link=suspended")
+    said = (await read(api.nobody, sent.headers["location"])).one("p", class_="notice bad").text
+    assert "suspended" in said
+    assert "An ADMIN of the org can change that." in said
+
+
+async def test_who_is_signed_in_already_goes_on_to_where_they_wanted(api: Api) -> None:
+    client = await signed_in(api, await person(api, "STAFF"))
+    for path, location in (
+        ("/sign-in", "/"),
+        ("/sign-in?next=%2Faudit%3Factor%3Dme%26q%3Da%2520b", "/audit?actor=me&q=a%20b"),
+        ("/sign-in?next=%2Faudit%3Fq%3Dgr%C3%BC%C3%9Fe", "/audit?q=gr%C3%BC%C3%9Fe"),
+        ("/sign-in?next=//evil.example/", "/"),
+    ):
+        sent = await client.get(path, Accept="text/html")
+        assert (sent.status, sent.headers.get("location")) == (303, location)
+    for path in ("/sign-in?anew", "/sign-in?link=used"):
+        assert (await read(client, path)).status == 200
+
+
+async def test_a_session_that_is_refused_everywhere_can_be_replaced(own_api: Api) -> None:
+    ada = await person(own_api, "STAFF")
+    client = await signed_in(own_api, ada)
+    await own_api.owner.request("PATCH", f"/v1/users/{ada['id']}", {"suspended": True})
+    assert (await read(client, "/sign-in?next=/audit")).status == 200
+
+
 async def test_who_failed_too_often_is_told_how_long_to_wait(own_api: Api) -> None:
     ada = await person(own_api, "STAFF")
     wrong = {"email": ada["email"], "password": "no horse battery"}
@@ -67,7 +104,7 @@ async def test_who_is_suspended_while_signed_in_is_told_so_and_can_sign_in_as_so
     page = await read(client, "/settings")
     assert page.status == 403
     assert "suspended" in page.text
-    assert page.has("a", href="/sign-in", text="Sign in as somebody else")
+    assert page.has("a", href="/sign-in?anew", text="Sign in as somebody else")
 
 
 async def test_after_signing_out_no_page_is_left_to_be_seen(api: Api) -> None:

@@ -22,6 +22,8 @@ from redrive.store.users import list_memberships
 
 router = APIRouter(tags=["session"], dependencies=SCHEMES)
 
+_LINK_REFUSED = {401: "used", 403: "suspended"}
+
 
 def _token(request: Request) -> str | None:
     return token_in(dict(request.scope["headers"]).get(b"cookie"))
@@ -128,14 +130,15 @@ async def sign_out(request: Request, caller: Known, context: Context) -> Respons
 
 @router.get("/login", include_in_schema=False)
 async def use_login_link(request: Request, context: Context, token: str = "") -> Response:
-    """A sign-in link: once, within 15 minutes; then the first page."""
+    """A sign-in link: once, within 15 minutes; then the first page. A browser is sent to a page that tells why not."""
     try:
         made = await _login(request, context).by_link(token)
         await admitted(context, made)
-    except Problem:
-        if "text/html" not in request.headers.get("accept", ""):
+    except Problem as problem:
+        why = _LINK_REFUSED.get(problem.status)
+        if why is None or "text/html" not in request.headers.get("accept", ""):
             raise
-        return Response(status_code=303, headers={"location": "/sign-in?link=used", "referrer-policy": "no-referrer"})
+        return Response(status_code=303, headers={"location": f"/sign-in?link={why}", "referrer-policy": "no-referrer"})
     # The address holds a token, though one that is used up: it goes nowhere from here.
     response = Response(status_code=303, headers={"location": "/", "referrer-policy": "no-referrer"})
     give_cookie(response, request, made)
