@@ -7,6 +7,7 @@ import pytest
 from playwright.async_api import Page, expect
 
 from redrive.web.assets import address_of
+from redrive.web.json_text import MAX_PRETTY_CHARS
 from support.axe import assert_accessible
 from support.engine import ManualClock
 from support.installation import Installation
@@ -121,6 +122,30 @@ async def test_what_the_server_refuses_is_told_in_the_editor_and_nothing_is_lost
     await expect(page.get_by_label("Payload, as JSON")).to_have_value(deep)
     await page.get_by_role("button", name="Cancel").click()
     await expect(page.get_by_role("dialog")).to_have_count(0)
+
+
+async def test_the_editor_of_who_is_not_signed_in_any_more_says_so_and_holds_no_other_page(
+    installation: Installation, receiver: Receiver, clock: ManualClock, signed_in: SignedIn
+) -> None:
+    endpoint = await died(installation, receiver, clock)
+    page = await signed_in()
+    await page.goto(f"/app/admin/dlq/{(await installation.api.letter(endpoint['id']))['id']}")
+    await page.context.clear_cookies()
+    await page.get_by_role("button", name="Edit and replay").click()
+    await expect(page.locator("[data-error]")).to_contain_text("Your session has ended: sign in again")
+    await expect(page.get_by_label("Payload, as JSON")).to_have_value("")
+    await expect(page.get_by_role("button", name="Review changes")).to_be_disabled()
+
+
+async def test_ends_of_lines_that_the_editor_writes_in_its_own_way_are_no_change(
+    live: Installation, receiver: Receiver, signed_in: SignedIn
+) -> None:
+    payload = '{"n":\r\n"' + "x" * MAX_PRETTY_CHARS + '"}'  # so long that it is not laid out
+    letter = await _dead(live, receiver, payload)
+    page = await signed_in()
+    await page.goto(f"/app/admin/dlq/{letter}")
+    await page.get_by_role("button", name="Edit and replay").click()
+    await expect(page.locator("#editor-said")).to_have_text("Valid JSON, nothing changed.")
 
 
 async def test_a11_delete_asks_and_leads_to_the_list_while_the_log_stays(

@@ -42,6 +42,16 @@ async def test_the_schedule_follows_what_is_typed_and_saving_keeps_it(
     assert saved["classify"]["fail"] == ["client_error", "validation", "configuration", "unknown", "4xx", 410]
 
 
+async def test_the_schedule_of_who_is_not_signed_in_any_more_is_no_other_page(signed_in: SignedIn) -> None:
+    page = await signed_in("ADMIN")
+    await page.goto("/policies/new")
+    await page.context.clear_cookies()
+    await page.get_by_label("Retries at most").fill("2")
+    await expect(page.locator("[data-schedule]")).to_have_text(
+        "Your session has ended. Sign in again in another tab; nothing here is lost."
+    )
+
+
 async def test_saving_without_a_change_changes_nothing(installation: Installation, signed_in: SignedIn) -> None:
     page = await signed_in()
     for name in ("relay", "triggers", "manual", "immediate"):

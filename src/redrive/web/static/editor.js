@@ -27,13 +27,16 @@ async function load(query = "") {
   error.textContent = "";
   try {
     const answer = await fetch(dialog.dataset.text + query);
+    // Whoever is not signed in any more is sent to the sign-in page, which fetch follows.
+    if (answer.redirected) throw new Error("Your session has ended: sign in again in another tab.");
     if (!answer.ok) throw new Error(`The server answered ${answer.status}.`);
-    const text = await answer.text();
-    if (query) original = text;
-    else base = text;
-    box.value = text;
+    box.value = await answer.text();
+    // As the box has it, with its own ends of lines: else nothing would ever be unchanged.
+    if (query) original = box.value;
+    else base = box.value;
     check();
   } catch (problem) {
+    find("[data-review]").disabled = base === null;
     error.textContent = `The payload could not be loaded. ${problem.message} Close this and try again.`;
   }
 }

@@ -40,6 +40,7 @@ async function draw() {
     const answer = await fetch(`/policies/plot?${new URLSearchParams({ policy: JSON.stringify(given) })}`);
     const text = await answer.text();
     if (mine !== asked) return; // somebody typed on
+    if (answer.redirected) return say("Your session has ended. Sign in again in another tab; nothing here is lost.");
     if (!answer.ok) return say("This schedule cannot be drawn.");
     const read = new DOMParser().parseFromString(text, "text/html");
     place.replaceChildren(...[...read.body.childNodes].map((node) => document.importNode(node, true)));
