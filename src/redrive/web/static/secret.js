@@ -2,7 +2,14 @@
 
 import { element } from "./dialog.js";
 
-/** Resolves when it is closed: the secret is gone then. */
+const KEPT = "kept";
+
+// Before the browser closes the dialog by it, which it lets nobody refuse twice.
+function refuseEscape(event) {
+  if (event.key === "Escape") event.preventDefault();
+}
+
+/** Resolves when the person says that they have it: it is gone then. */
 export function showSecret({ title, text, secret }) {
   const dialog = element("dialog", { "aria-labelledby": "secret-title" },
     element("form", { method: "dialog" },
@@ -11,13 +18,15 @@ export function showSecret({ title, text, secret }) {
       element("p", { class: "secret" }, element("code", { id: "secret" }, secret),
         element("button", { type: "button", class: "small", "data-copy-from": "#secret" }, "Copy")),
       element("p", {}, "It is shown this once, and never again."),
-      element("p", { class: "dialog-actions" }, element("button", { class: "primary" }, "I have kept it"))));
+      element("p", { class: "dialog-actions" }, element("button", { class: "primary", value: KEPT }, "I have kept it"))));
   document.body.append(dialog);
   dialog.showModal();
-  // Escape would lose it by accident.
-  dialog.addEventListener("cancel", (event) => event.preventDefault());
+  addEventListener("keydown", refuseEscape, true);
   return new Promise((resolve) => {
     dialog.addEventListener("close", () => {
+      // A phone's gesture of going back closes it, too.
+      if (dialog.returnValue !== KEPT) return dialog.showModal();
+      removeEventListener("keydown", refuseEscape, true);
       dialog.remove();
       resolve();
     });

@@ -1,7 +1,7 @@
 // Settings: dialogs filled from a row, a new key shown once, a new password typed twice.
 
-import { element } from "./dialog.js";
 import { BadField, show } from "./forms.js";
+import { showSecret } from "./secret.js";
 
 // One dialog for all rows: <button data-fill="#dialog" data-path-of data-values='{"name": …}' data-title>.
 document.addEventListener("click", (event) => {
@@ -20,24 +20,13 @@ document.addEventListener("click", (event) => {
 });
 
 // Nobody sees it again: the page goes on only when the person says so.
-document.addEventListener("sent", (event) => {
+document.addEventListener("sent", async (event) => {
   const { key } = event.detail.answer;
   if (!event.target.matches("[data-shows-key]") || !key) return;
   event.preventDefault();
   event.target.closest("dialog")?.close();
-  const dialog = element("dialog", { "aria-labelledby": "key-title" },
-    element("form", { method: "dialog" },
-      element("h2", { id: "key-title" }, event.target.dataset.showsKey),
-      element("p", {}, "Copy it now: it is shown this once, and only its hash is stored."),
-      element("code", { id: "new-key", class: "new-key code", tabindex: "0" }, key),
-      element("p", { class: "dialog-actions" },
-        element("button", { type: "button", "data-copy-from": "#new-key" }, "Copy"),
-        element("button", { class: "primary" }, "I have it"))));
-  // Escape is pressed too easily for something that cannot be had again.
-  dialog.addEventListener("cancel", (cancel) => cancel.preventDefault());
-  dialog.addEventListener("close", () => location.reload());
-  document.body.append(dialog);
-  dialog.showModal();
+  await showSecret({ title: event.target.dataset.showsKey, text: "Copy it now: only its hash is stored.", secret: key });
+  location.reload();
 });
 
 const password = document.querySelector("form[data-new-password]");
