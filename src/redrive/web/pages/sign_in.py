@@ -10,6 +10,7 @@ from redrive.api.problems import Problem
 from redrive.web.render import render
 from redrive.web.visitor import SIGN_IN, PageRoute
 
+ENDED = "Your session has ended. Sign in to go on where you were."
 LINK_USED = "This sign-in link was used before, or is older than 15 minutes. Ask for a new one, or sign in here."
 SAID = {
     "used": LINK_USED,
@@ -42,7 +43,7 @@ async def sign_in_page(request: Request) -> Response:
     wanted = safe_next(asked.get("next", "/"))
     if not any(name in asked for name in STAY) and await _is_known(request):
         return Response(status_code=303, headers={"location": quote(wanted, safe=_IN_ADDRESSES)})
-    said = SAID.get(asked["link"], LINK_USED) if "link" in asked else None
+    said = SAID.get(asked["link"], LINK_USED) if "link" in asked else ENDED if "ended" in asked else None
     return render(request, "sign_in.html", SignInPage(wanted, said))
 
 
