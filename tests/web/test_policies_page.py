@@ -118,6 +118,16 @@ async def test_what_is_hostile_in_a_draft_is_text(api: Api) -> None:
     assert not page.has("img")
 
 
+@pytest.mark.parametrize("name", ["new", "plot"])
+async def test_a_policy_that_is_called_like_a_page_of_ours_is_reached_from_everywhere(api: Api, name: str) -> None:
+    await put(api, name, kind="manual")
+    endpoint = await api.endpoint(policy=name)
+    letter = await api.dead_task()
+    for path in ("/policies", "/endpoints", f"/endpoints/{endpoint['id']}", f"/app/admin/dlq/{letter['id']}"):
+        href = (await read(api.owner, path)).one("a", text=name).attributes["href"]
+        assert (await read(api.owner, href)).one("h1").text == name
+
+
 LONE = r'{"a\ud800": 1}'  # half a character, which no page can be written with
 
 

@@ -1,7 +1,9 @@
 """Policies as people read them: when they retry, when they end, and spans of time as the editor takes them back. Pure.
 
-Used by pages.policies and pages.endpoints. static/forms.js reads what `span` writes.
+Used by pages.policies, and by the templates of whatever names a policy. static/forms.js reads what `span` writes.
 """
+
+from urllib.parse import quote
 
 from redrive.core.policy import MAX_PREVIEW_ROWS, Policy, PolicyKind, preview
 from redrive.web.words import plural
@@ -12,8 +14,14 @@ KINDS = {
     PolicyKind.IMMEDIATE: "The same wait each time",
     PolicyKind.MANUAL: "By hand only",
 }
+RESERVED = ("new", "plot")  # addresses of pages.policies itself: a policy of such a name has another one
 _SHOWN = 4  # waits told one by one
 _UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"))
+
+
+def href_of(name: str) -> str:
+    """Where a policy is looked at."""
+    return f"/policies/{quote(name, safe='')}" + ("/edit" if name in RESERVED else "")
 
 
 def span(seconds: float | None) -> str:

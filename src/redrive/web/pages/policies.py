@@ -28,13 +28,8 @@ PATH = "/policies"
 PAGE_POLICIES = 50
 USERS_SHOWN = 20
 MAX_DRAFT_CHARS = 8_192  # of a policy in an address: its schedule alone is asked for
-RESERVED = ("new", "plot")  # our own addresses: a policy of such a name has another one
 
 router = APIRouter(route_class=PageRoute)
-
-
-def href_of(name: str) -> str:
-    return f"{PATH}/{name}/edit" if name in RESERVED else f"{PATH}/{name}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +135,7 @@ def _row(row: Record, endpoints: int) -> PolicyRow:
     policy = policy_of(row)
     return PolicyRow(
         shape=shapes.policy(row),
-        href=href_of(row["name"]),
+        href=policy_words.href_of(row["name"]),
         schedule=policy_words.schedule(policy),
         ends=policy_words.ends(policy),
         strip=strip(preview(policy)),
