@@ -1,11 +1,11 @@
 """What a filter can be set to is told from what is there, without reading all of it."""
 
-from collections.abc import Awaitable, Callable
+from typing import Any
 
 import pytest
 
 from redrive.store import choices
-from redrive.store.choices import Choices, event_types, external_systems
+from redrive.store.choices import Choices, event_types
 from redrive.store.operations import DEAD_LETTERS, RETRY_QUEUE
 from support.engine import Engine
 
@@ -13,22 +13,22 @@ TYPES = ("invoice.paid", "invoice.sent", "Invoice.paid", "in%oice", "order.place
 
 
 async def _failed(engine: Engine, subject: str) -> None:
-    """One task for each of TYPES, and one for an external system."""
+    """One task for each of TYPES."""
     for event_type in TYPES:
-        await engine.accept(event_type, external_system="erp" if event_type == "order.placed" else None)
+        await engine.accept(event_type)
     for job in await engine.claim():
         await (engine.kill(job) if subject == DEAD_LETTERS else engine.fail(job))
 
 
-async def _asked(engine: Engine, ask: Callable[..., Awaitable[Choices]], subject: str, **about: object) -> Choices:
+async def _asked(engine: Engine, subject: str, **about: Any) -> Choices:
     async with engine.app.tenant(engine.org_id) as session:
-        return await ask(session, subject, **about)
+        return await event_types(session, subject, **about)
 
 
 @pytest.mark.parametrize("subject", [DEAD_LETTERS, RETRY_QUEUE])
 async def test_each_value_that_begins_so_is_offered_once(engine: Engine, subject: str) -> None:
     await engine.endpoint()
-    assert await _asked(engine, event_types, subject) == Choices([], True)
+    assert await _asked(engine, subject) == Choices([], True)
     await _failed(engine, subject)
     for prefix, expected in (
         ("", set(TYPES)),
@@ -38,19 +38,17 @@ async def test_each_value_that_begins_so_is_offered_once(engine: Engine, subject
         ("order.placed.", set()),
         ("z", set()),
     ):
-        found = await _asked(engine, event_types, subject, prefix=prefix)
+        found = await _asked(engine, subject, prefix=prefix)
         assert (sorted(found.values), found.is_whole) == (sorted(expected), True), prefix
-    assert await _asked(engine, external_systems, subject) == Choices(["erp"], True)
-    assert await _asked(engine, external_systems, subject, prefix="s") == Choices([], True)
 
 
 @pytest.mark.parametrize("subject", [DEAD_LETTERS, RETRY_QUEUE])
 async def test_no_more_are_offered_than_asked_for(engine: Engine, subject: str) -> None:
     await engine.endpoint()
     await _failed(engine, subject)
-    everything = await _asked(engine, event_types, subject)
-    assert await _asked(engine, event_types, subject, limit=5) == Choices(everything.values, True)
-    assert await _asked(engine, event_types, subject, limit=2) == Choices(everything.values[:2], False)
+    everything = await _asked(engine, subject)
+    assert await _asked(engine, subject, limit=5) == Choices(everything.values, True)
+    assert await _asked(engine, subject, limit=2) == Choices(everything.values[:2], False)
 
 
 async def test_closed_letters_offer_nothing_unless_asked(engine: Engine) -> None:
@@ -59,8 +57,8 @@ async def test_closed_letters_offer_nothing_unless_asked(engine: Engine) -> None
     job = await engine.claim_one()
     await engine.kill(job)
     await engine.close_letter(job.id, "resolved")
-    assert await _asked(engine, event_types, DEAD_LETTERS) == Choices([], True)
-    assert await _asked(engine, event_types, DEAD_LETTERS, state="resolved") == Choices(["invoice.paid"], True)
+    assert await _asked(engine, DEAD_LETTERS) == Choices([], True)
+    assert await _asked(engine, DEAD_LETTERS, state="resolved") == Choices(["invoice.paid"], True)
 
 
 @pytest.mark.parametrize("subject", [DEAD_LETTERS, RETRY_QUEUE])
@@ -71,7 +69,7 @@ async def test_where_not_all_were_looked_at_it_says_so(
     await _failed(engine, subject)
     monkeypatch.setattr(choices, "MAX_STEPS", 3)
     monkeypatch.setattr(choices, "MAX_ENTRIES", 3)
-    found = await _asked(engine, event_types, subject)
+    found = await _asked(engine, subject)
     assert (len(found.values), found.is_whole) == (3, False)
 
 

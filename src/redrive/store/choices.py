@@ -1,4 +1,4 @@
-"""What a filter can be set to: the event types and external systems that are there, for people who type one.
+"""What a filter can be set to: the event types that are there, for people who type one.
 
 Reads only, at a cost that does not grow with the lists. Asked by the pages of the dead letters and of the retry queue.
 """
@@ -27,32 +27,12 @@ async def event_types(
 ) -> Choices:
     """Types that begin with `prefix`, of the dead letters in this state or of the retry queue (`subject`)."""
     if subject == RETRY_QUEUE:
-        return await _of_queue(session, "event_types", prefix, limit)
-    assert subject == DEAD_LETTERS
-    return await _of_letters(session, "choose_letter_types", state, prefix, limit)
-
-
-async def external_systems(
-    session: Session, subject: str, *, prefix: str = "", limit: int = DEFAULT_CHOICES, state: str = "open"
-) -> Choices:
-    """The same for external systems."""
-    if subject == RETRY_QUEUE:
-        return await _of_queue(session, "external_systems", prefix, limit)
-    assert subject == DEAD_LETTERS
-    return await _of_letters(session, "choose_letter_systems", state, prefix, limit)
-
-
-async def _of_letters(session: Session, query: str, state: str, prefix: str, limit: int) -> Choices:
-    row = await session.fetchrow(query, session.org_id, state, prefix, limit, MAX_STEPS)
-    assert row is not None
-    return _first(row["choices"], limit, is_whole=row["is_whole"])
-
-
-async def _of_queue(session: Session, column: str, prefix: str, limit: int) -> Choices:
-    row = await session.fetchrow("choose_from_queue", session.org_id, MAX_ENTRIES)
-    assert row is not None
-    return _first([value for value in row[column] if value.startswith(prefix)], limit, is_whole=row["is_whole"])
-
-
-def _first(values: Sequence[str], limit: int, *, is_whole: bool) -> Choices:
-    return Choices(values[:limit], is_whole and len(values) <= limit)
+        row = await session.fetchrow("choose_from_queue", session.org_id, MAX_ENTRIES)
+        assert row is not None
+        found = [value for value in row["event_types"] if value.startswith(prefix)]
+    else:
+        assert subject == DEAD_LETTERS
+        row = await session.fetchrow("choose_letter_types", session.org_id, state, prefix, limit, MAX_STEPS)
+        assert row is not None
+        found = row["choices"]
+    return Choices(found[:limit], row["is_whole"] and len(found) <= limit)
