@@ -97,6 +97,7 @@ async def test_the_log_goes_on_behind_a_cursor_that_is_good_for_this_filter_only
     lead_on = first.one("a", rel="next").attributes["href"]
     second = await read(api.owner, lead_on)
     assert [each.text for each in second.all("code")] == ["test.n00"]
+    assert ("50 entries on this page" in first.text, "1 entry on this page" in second.text) == (True, True)
     assert (await read(api.owner, lead_on.replace("engine", "nobody"))).status == 400
 
 

@@ -67,6 +67,8 @@ async def test_deliveries_go_on_behind_a_cursor(api: Api) -> None:
     shown = [{link.attributes["href"] for link in page.all("a", class_="strong-link")} for page in (first, second)]
     assert [len(each) for each in shown] == [25, 1]
     assert not shown[0] & shown[1]
+    assert "25 deliveries on this page" in first.text
+    assert "1 delivery on this page" in second.text
     assert second.has("a", href=f"/endpoints/{made['id']}?status=pending", text="First page")
 
 

@@ -2,9 +2,13 @@
 
 from typing import Any
 
+import pytest
+
 from api.conftest import Api
 from api.people import other_org, person, signed_in
+from redrive.store import operations
 from redrive.store.operation_steps import OperationSteps
+from redrive.web.pages.operations import OperationsPage
 from support.page import read
 
 HOSTILE = "<script>alert(1)</script>"
@@ -45,6 +49,16 @@ async def test_an_operation_is_listed_with_what_was_chosen_its_progress_and_who_
     assert page.has("span", title=ada["email"], text="Ada")
     assert f"counted {HOSTILE}" in page.text  # as text
     assert "1 operation" in page.text
+
+
+async def test_of_very_many_operations_it_is_said_how_many_there_are_at_least(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(operations, "MAX_COUNTED", 1)
+    monkeypatch.setattr(OperationsPage, "counted_to", 1)
+    for _ in range(2):
+        await _begun(api, filter={"event_type": "nothing.like.it"})
+    assert "more than 1 operation" in (await read(api.owner, "/operations")).one("div", class_="pager").text
 
 
 async def test_an_e_mail_is_shown_to_those_who_may_see_people_only(api: Api) -> None:
@@ -120,6 +134,8 @@ async def test_items_go_on_behind_a_cursor_of_this_operation_only(api: Api) -> N
     first = await read(api.owner, f"/operations/{made['id']}")
     (lead_on,) = first.all("a", rel="next")
     second = await read(api.owner, lead_on.attributes["href"])
+    assert "60 items, 50 on this page" in first.text
+    assert "60 items, 10 on this page" in second.text
     assert second.has("span", text="51")
     assert second.has("span", text="60")
     elsewhere = lead_on.attributes["href"].replace(made["id"], other["id"])

@@ -17,6 +17,7 @@ from redrive.store.db import Database, Record, Session
 from redrive.store.paging import Page, page_of
 
 MAX_ACTIVE_OPERATIONS = 1_000  # per org
+MAX_COUNTED = 100_000  # operations of a list; of more nobody is told how many
 RETRY_QUEUE = "retry_queue"
 DEAD_LETTERS = "dead_letters"
 
@@ -104,7 +105,7 @@ async def list_operations(
     """Newest first. `active`: those that have not ended, paused ones included, or those that have. `by`: the actor."""
     filters = (state, active, by)
     rows = await session.fetch("list_operations", session.org_id, *filters, *(after or (None,)), limit + 1)
-    counted = await session.fetchrow("count_operations", session.org_id, *filters)
+    counted = await session.fetchrow("count_operations", session.org_id, *filters, MAX_COUNTED)
     return page_of(rows, limit, ("id",), counted["n"] if counted else 0)
 
 

@@ -1,6 +1,6 @@
 """A request as a command for a shell: what was sent, to be sent again by hand. Pure.
 
-Used by bodies. Whatever stands in URL, headers or body reaches curl as it is: the shell is told to take it literally,
+Used by timeline. Whatever stands in URL, headers or body reaches curl as it is: the shell is told to take it literally,
 and curl not to read anything into it.
 """
 

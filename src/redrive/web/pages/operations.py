@@ -19,6 +19,7 @@ from redrive.store.actors import ActorName, actor_names
 from redrive.store.db import Record, Session
 from redrive.store.endpoint_names import endpoint_names
 from redrive.store.keys import Caller
+from redrive.store.operations import MAX_COUNTED
 from redrive.store.orgs import as_id
 from redrive.web.actors import shown_actor
 from redrive.web.frame import Frame, load_frame
@@ -46,6 +47,7 @@ class OperationsPage:
     first_href: str | None
 
     states = STATES
+    counted_to = MAX_COUNTED
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +61,11 @@ class OperationPage:
     first_href: str | None
 
     item_states = ITEM_STATES
+
+    @property
+    def total(self) -> int:
+        """Of the items in this state."""
+        return sum(self.item_counts.values()) if self.item_state is None else self.item_counts[self.item_state]
 
     @property
     def path(self) -> str:
