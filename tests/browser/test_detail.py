@@ -97,7 +97,7 @@ async def test_an_edited_payload_is_checked_compared_and_sent_as_it_stands_in_th
     await page.get_by_role("button", name="Review changes").click()
     await expect(page.locator(".diff .removed")).to_have_text('-   "currency": "USD"')
     await expect(page.locator(".diff .added")).to_have_text('+   "currency": "EUR"')
-    await assert_accessible(page, contrast_in="dialog")
+    await assert_accessible(page, slow_in="dialog")
     await page.get_by_label("Why?").fill("wrong currency")
     await page.get_by_role("button", name="Replay", exact=True).click()
     await expect(page.locator(".redriven")).to_contain_text("because “wrong currency”")

@@ -16,7 +16,7 @@ async def test_the_docs_are_readable_at_any_width_by_anybody(visit: Visit) -> No
     await expect(page.get_by_role("heading", level=1)).to_be_visible()
     await expect(page.locator("#operation-create_endpoint")).to_be_visible()
     await assert_fits(page)
-    await assert_accessible(page, contrast_in=SAMPLE)
+    await assert_accessible(page, slow_in=SAMPLE)
     await page.emulate_media(color_scheme="dark")
     await assert_contrast(page, within=SAMPLE)
     for width in (768, 1440):

@@ -3,7 +3,7 @@
 import pytest
 from playwright.async_api import Browser, Page, Route
 
-from support.axe import assert_accessible
+from support.axe import assert_accessible, assert_contrast
 from support.chromium import Visit, visiting
 from support.layout import assert_fits
 
@@ -74,6 +74,20 @@ async def test_what_axe_finds_serious_is_told_with_its_place(chromium: Browser) 
         bad = await opened(visit, "<button id=nameless></button>")
         with pytest.raises(AssertionError, match=r"button-name \(critical\)[^$]*#nameless"):
             await assert_accessible(bad)
+
+
+async def test_pale_text_is_found_everywhere_but_where_it_was_looked_for_before(chromium: Browser) -> None:
+    pale = "<font id={} color=#ccc>pale</font>"
+    table = f"<table><caption>t</caption><tbody><tr><td>{pale.format('seen')}</td></tr></tbody></table>"
+    async with visiting(chromium, SITE) as visit:
+        page = await opened(visit, table)
+        with pytest.raises(AssertionError, match=r"color-contrast[^$]*#seen"):
+            await assert_accessible(page)
+        await assert_contrast(page, but="tbody")
+        await assert_accessible(page, slow_in="h1")
+        unseen = await opened(visit, table + pale.format("unseen"))
+        with pytest.raises(AssertionError, match=r"color-contrast[^$]*#unseen"):
+            await assert_contrast(unseen, but="tbody")
 
 
 async def test_a_page_that_must_be_scrolled_sideways_is_told(chromium: Browser) -> None:

@@ -17,6 +17,9 @@ SERIOUS = ("serious", "critical")
 RULES = ("wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice")
 
 CONTRAST = "color-contrast"
+# Of every text and every link where and how it is drawn: these take longer than all others together, and on a very long
+# page many seconds.
+SLOW = (CONTRAST, "link-in-text-block", "target-size")
 
 _RUN = """
 async ([place, options]) => {
@@ -31,29 +34,26 @@ def _axe() -> str:
     return (resources.files("axe_playwright_python") / "axe.min.js").read_text(encoding="utf-8")
 
 
-async def violations(page: Page, *, contrast_in: str | None = None) -> list[dict[str, Any]]:
-    """Everything that axe finds, serious or not.
-
-    `contrast_in`: ask for the contrast of colours in what this selector finds, not everywhere. That one rule takes
-    longer than all others together, and on a very long page many seconds.
-    """
+async def violations(page: Page, *, slow_in: str | None = None) -> list[dict[str, Any]]:
+    """Everything that axe finds, serious or not. `slow_in`: keep the SLOW rules to what this selector finds."""
     await _inject(page)
     rules: dict[str, Any] = {"runOnly": {"type": "tag", "values": list(RULES)}}
-    if contrast_in is None:
+    if slow_in is None:
         return await _ask(page, None, rules)
-    found = await _ask(page, None, {**rules, "rules": {CONTRAST: {"enabled": False}}})
-    return found + await _ask(page, contrast_in, {"runOnly": [CONTRAST]})
+    found = await _ask(page, None, {**rules, "rules": {rule: {"enabled": False} for rule in SLOW}})
+    return found + await _ask(page, slow_in, {"runOnly": list(SLOW)})
 
 
-async def assert_accessible(page: Page, *, contrast_in: str | None = None) -> None:
+async def assert_accessible(page: Page, *, slow_in: str | None = None) -> None:
     """No violation that keeps people out: none that axe calls serious or critical."""
-    _assert_none_serious(page, await violations(page, contrast_in=contrast_in))
+    _assert_none_serious(page, await violations(page, slow_in=slow_in))
 
 
-async def assert_contrast(page: Page, *, within: str | None = None) -> None:
-    """Of colours, and nothing else: for a page that was asked about the rest already."""
+async def assert_contrast(page: Page, *, within: str | None = None, but: str | None = None) -> None:
+    """Of colours, and nothing else: for a page that was asked about the rest before. `but`: what was asked too."""
     await _inject(page)
-    _assert_none_serious(page, await _ask(page, within, {"runOnly": [CONTRAST]}))
+    place = within if but is None else {"include": [within or "html"], "exclude": [but]}
+    _assert_none_serious(page, await _ask(page, place, {"runOnly": [CONTRAST]}))
 
 
 def _assert_none_serious(page: Page, found: list[dict[str, Any]]) -> None:
@@ -66,7 +66,7 @@ async def _inject(page: Page) -> None:
         await page.evaluate(f"() => {{ {_axe()}; }}")
 
 
-async def _ask(page: Page, place: str | None, options: dict[str, Any]) -> list[dict[str, Any]]:
+async def _ask(page: Page, place: str | dict[str, list[str]] | None, options: dict[str, Any]) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = await page.evaluate(_RUN, [place, options])
     return found
 
