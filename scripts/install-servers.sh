@@ -7,7 +7,9 @@ packages=()
 command -v nginx >/dev/null || [ -x /usr/sbin/nginx ] || packages+=(nginx-light)
 command -v pgbouncer >/dev/null || [ -x /usr/sbin/pgbouncer ] || packages+=(pgbouncer)
 # Without a font a page has no text to measure, and chromium does not bring one.
-[ -n "${REDRIVE_TEST_CHROMIUM:-}" ] || command -v chromium >/dev/null || packages+=(chromium fonts-dejavu-core)
+# Debian's chromium in its headless shape: the same engine, a third faster. One that is there is used where it cannot be had.
+[ -n "${REDRIVE_TEST_CHROMIUM:-}" ] || command -v chromium-headless-shell >/dev/null ||
+  packages+=(chromium-headless-shell fonts-dejavu-core)
 [ ${#packages[@]} = 0 ] && exit 0
 
 say_skipped() {

@@ -147,7 +147,7 @@ async def running_server(url: str) -> AsyncIterator[Server]:
         proxy_headers=False,
         log_config=None,
         lifespan="on",
-        timeout_keep_alive=300,
+        timeout_keep_alive=3_600,
     )
     server = uvicorn.Server(config)
     serving = asyncio.create_task(server.serve(sockets=[listener]))

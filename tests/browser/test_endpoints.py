@@ -47,7 +47,7 @@ async def test_a_test_that_fails_says_why(live: Installation, receiver: Receiver
     await open_endpoint(page, made, "billing")
     await page.keyboard.press("t")
     told = page.locator("[data-test-result]")
-    await expect(told).to_contain_text("HTTP 404 Not Found It is among the dead letters now.")
+    await expect(told).to_contain_text("HTTP 404 Not Found. It is among the dead letters now.")
     await expect(told.get_by_role("link", name="View log")).to_have_attribute(
         "href", "/integrations/logs/" + (await live.api.letter(made["id"]))["id"]
     )

@@ -113,11 +113,13 @@ async def test_an_org_is_made_with_a_key_changed_and_entered(visit: Visit, insta
     await page.get_by_role("dialog").get_by_label("Name").fill("acme")
     await page.get_by_role("dialog").get_by_role("button", name="Create").click()
     await expect(page.locator("#secret")).to_contain_text("rdk_")
-    await page.get_by_role("button", name="I have kept it").click()
+    async with page.expect_event("load"):  # the page comes anew, and with it what its buttons do
+        await page.get_by_role("button", name="I have kept it").click()
     row = page.get_by_role("row").filter(has_text="acme")
     await row.get_by_role("button", name="Change").click()
     await page.get_by_role("dialog").get_by_label("Endpoints").fill("7")
-    await page.get_by_role("dialog").get_by_role("button", name="Save").click()
+    async with page.expect_event("load"):
+        await page.get_by_role("dialog").get_by_role("button", name="Save").click()
     await expect(row).to_contain_text("0 of 7")
     await row.get_by_role("button", name="Switch to it").click()
     await page.wait_for_url("**/")

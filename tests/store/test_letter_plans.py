@@ -218,7 +218,7 @@ async def test_what_no_index_knows_is_asked_of_so_many_letters_and_no_more(
 async def test_groups_are_found_without_reading_every_letter(place: Place) -> None:
     none = (None,) * 8
     limits = (groups.MAX_GROUPS_LOOKED, 100, 1_000)
-    nodes = await _explained(place, "list_groups", place.org_id, "open", *none, LIMIT, *limits)
+    nodes = await _explained(place, "list_groups", place.org_id, "open", *none, LIMIT, *limits, None)
     used = {node.get("Index Name", node["Node Type"]) for node in nodes if "Sort" not in node["Node Type"]}
     assert used == {"dead_letter_by_cause", "dead_letter_pkey"}
     assert sum(node["Actual Rows"] * node["Actual Loops"] for node in nodes) < 1_500
@@ -275,7 +275,9 @@ async def test_a_pattern_of_types_is_counted_among_so_many_letters(place: Place)
 @pytest.mark.parametrize("event_type", ["usu%", "usual", "rar%"])
 async def test_groups_of_some_types_are_found_by_their_cause(place: Place, event_type: str) -> None:
     limits = (groups.MAX_GROUPS_LOOKED, 100, 1_000)
-    nodes = await _explained(place, "list_groups", place.org_id, "open", None, event_type, *(None,) * 6, LIMIT, *limits)
+    nodes = await _explained(
+        place, "list_groups", place.org_id, "open", None, event_type, *(None,) * 6, LIMIT, *limits, None
+    )
     used = {node.get("Index Name", node["Node Type"]) for node in nodes if "Sort" not in node["Node Type"]}
     assert used == {"dead_letter_by_cause", "dead_letter_pkey"}
     assert sum(node["Actual Rows"] * node["Actual Loops"] for node in nodes) < 1_500

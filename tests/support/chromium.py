@@ -23,6 +23,7 @@ from urllib.parse import urlsplit
 from playwright.async_api import Browser, BrowserContext, ConsoleMessage, Page, Request, Response, async_playwright
 
 COMMAND = "chromium"
+HEADLESS = "chromium-headless-shell"  # Debian's chromium without the windows that nobody sees: a third faster
 ENV = "REDRIVE_TEST_CHROMIUM"
 WAIT_MS = 10_000
 WIDTH, HEIGHT = 1440, 900
@@ -47,7 +48,7 @@ Scheme = Literal["light", "dark"]
 
 
 def find_chromium() -> str | None:
-    return os.environ.get(ENV) or shutil.which(COMMAND)
+    return os.environ.get(ENV) or shutil.which(HEADLESS) or shutil.which(COMMAND)
 
 
 @asynccontextmanager

@@ -139,7 +139,7 @@ async def installation(
         listener = _listen(port)
         host, port = listener.getsockname()
         api_app = create_app(context, Site(context))
-        config = uvicorn.Config(api_app, access_log=False, log_config=None, timeout_keep_alive=300)
+        config = uvicorn.Config(api_app, access_log=False, log_config=None, timeout_keep_alive=3_600)
         server = uvicorn.Server(config)
         serving = asyncio.create_task(server.serve(sockets=[listener]))
         async with asyncio.timeout(10):

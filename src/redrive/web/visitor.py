@@ -52,10 +52,11 @@ class PageRoute(APIRoute):
             except RequestValidationError:
                 return problem_page(request, bad_query())
             except Problem as problem:
+                # A stream is told by the status alone: it shows no page, and cannot go to another.
+                if "text/event-stream" in request.headers.get("accept", ""):
+                    return Response(status_code=problem.status, headers=dict(problem.headers))
                 if problem.status == 401:
-                    # A stream is told so: it cannot follow a browser to another page.
-                    is_stream = "text/event-stream" in request.headers.get("accept", "")
-                    return Response(status_code=401) if is_stream else _to_sign_in(request)
+                    return _to_sign_in(request)
                 return problem_page(request, problem)
             except Exception as error:  # noqa: BLE001 (the last line before the browser: told, and logged)
                 return problem_page(request, problem_of(error, correlation_of(request)))
