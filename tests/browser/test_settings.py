@@ -122,7 +122,7 @@ async def test_an_org_is_made_with_a_key_changed_and_entered(visit: Visit, insta
         await page.get_by_role("dialog").get_by_role("button", name="Save").click()
     await expect(row).to_contain_text("0 of 7")
     await row.get_by_role("button", name="Switch to it").click()
-    await page.wait_for_url("**/")
+    await page.wait_for_url(f"{installation.base_url}/")
     await page.goto("/settings")
     await expect(page.locator(".subtitle")).to_have_text("acme")
 

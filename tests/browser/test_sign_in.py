@@ -96,7 +96,7 @@ async def test_an_owner_finds_an_org_among_many_and_goes_there(visit: Visit, ins
     page = await visit.page(width=390)
     await page.goto("/sign-in?next=/settings")
     await sign_in(page)
-    await page.wait_for_url("**/settings")  # and loaded: the menu is a script's
+    await page.wait_for_url(f"{installation.base_url}/settings")  # and loaded: the menu is a script's
     await page.get_by_role("button", name="Menu").click()
     await page.locator("[data-account] summary").click()
     box = page.get_by_label("Find an org")
@@ -105,7 +105,7 @@ async def test_an_owner_finds_an_org_among_many_and_goes_there(visit: Visit, ins
     await assert_fits(page)
     await assert_accessible(page)
     await box.press("Enter")
-    await page.wait_for_url("**/")
+    await page.wait_for_url(f"{installation.base_url}/")
     await page.goto("/settings")
     await expect(page.locator(".subtitle")).to_have_text("branch 7")
 
