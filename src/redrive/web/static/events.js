@@ -2,25 +2,15 @@
 
 import { call } from "./api.js";
 import { BadField, show } from "./forms.js";
-import { announce, list } from "./list.js";
+import { announce, list, watchForNew } from "./list.js";
 import { toastAfterwards } from "./toast.js";
 
 const events = list();
-let asking = false;
 
-document.addEventListener("counts", async () => {
-  const place = document.querySelector("[data-new][data-watch]");
-  if (!place || asking) return;
-  asking = true;
-  try {
-    const { data } = await call("GET", `/v1/events?${new URLSearchParams({ ...JSON.parse(place.dataset.watch), limit: 1 })}`);
-    const known = events.rows.map((row) => row.dataset.id);
-    announce(events, !data.length || known.includes(data[0].event_id) ? "" : "New events: show them");
-  } catch {
-    // The numbers come again; the list itself is as true as it was.
-  } finally {
-    asking = false;
-  }
+watchForNew(async (filter) => {
+  const { data } = await call("GET", `/v1/events?${new URLSearchParams({ ...filter, limit: 1 })}`);
+  const known = events.rows.map((row) => row.dataset.id);
+  announce(events, !data.length || known.includes(data[0].event_id) ? "" : "New events: show them");
 });
 
 const form = document.querySelector("[data-send-event]");

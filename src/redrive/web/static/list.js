@@ -224,6 +224,23 @@ class List {
   }
 }
 
+/** Ask what is new whenever numbers come, one question at a time; `look` is given the filter that the page watches. */
+export function watchForNew(look) {
+  let asking = false;
+  document.addEventListener("counts", async () => {
+    const place = document.querySelector("[data-new][data-watch]");
+    if (!place || asking) return;
+    asking = true;
+    try {
+      await look(JSON.parse(place.dataset.watch));
+    } catch {
+      // The numbers come again; the list itself is as true as it was.
+    } finally {
+      asking = false;
+    }
+  });
+}
+
 /** What is new is told above the list in words; it comes when asked for. */
 export function announce(list, text) {
   const place = document.querySelector("[data-new]");

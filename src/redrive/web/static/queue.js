@@ -3,7 +3,7 @@
 import { call } from "./api.js";
 import { busy, removeRow } from "./acts.js";
 import { element } from "./dialog.js";
-import { announce, list } from "./list.js";
+import { announce, list, watchForNew } from "./list.js";
 import { absolute, relative } from "./times.js";
 import { sentence, toast } from "./toast.js";
 
@@ -89,33 +89,22 @@ function tellError(cell, message) {
   cell.querySelector(".error-text").textContent = status ? status[2] : message;
 }
 
-let asking = false;
-document.addEventListener("counts", async () => {
-  const place = document.querySelector("[data-new][data-watch]");
-  if (!place || asking) return;
-  asking = true;
-  try {
-    const { since, ...filter } = JSON.parse(place.dataset.watch);
-    const { data } = await call("GET", `/v1/retry-queue?${new URLSearchParams({ ...filter, limit: LOOKED_AT })}`);
-    const there = new Set(data.map((entry) => entry.id));
-    const known = new Set(queue.rows.map((row) => row.dataset.id));
-    // What lies behind the last one asked for may still be there: only a list that is whole tells what has left.
-    if (data.length < LOOKED_AT) {
-      for (const row of queue.rows) if (!there.has(row.dataset.id) && !followed.has(row.dataset.id)) leave(row);
-    }
-    for (const entry of data) {
-      const row = queue.rows.find((each) => each.dataset.id === entry.id);
-      if (row && !followed.has(entry.id)) renew(row, entry);
-    }
-    // What moves up from the next page is not new: what is, failed for the first time since this page was made.
-    const isNew = (entry) => !known.has(entry.id) && entry.retry_count === 0 && Date.parse(entry.last_retry_at) >= Date.parse(since);
-    const count = data.filter(isNew).length;
-    announce(queue, count ? `${count === LOOKED_AT ? `${count} or more` : count} new` : "");
-  } catch {
-    // The numbers come again; the list itself is as true as it was.
-  } finally {
-    asking = false;
+watchForNew(async ({ since, ...filter }) => {
+  const { data } = await call("GET", `/v1/retry-queue?${new URLSearchParams({ ...filter, limit: LOOKED_AT })}`);
+  const there = new Set(data.map((entry) => entry.id));
+  const known = new Set(queue.rows.map((row) => row.dataset.id));
+  // What lies behind the last one asked for may still be there: only a list that is whole tells what has left.
+  if (data.length < LOOKED_AT) {
+    for (const row of queue.rows) if (!there.has(row.dataset.id) && !followed.has(row.dataset.id)) leave(row);
   }
+  for (const entry of data) {
+    const row = queue.rows.find((each) => each.dataset.id === entry.id);
+    if (row && !followed.has(entry.id)) renew(row, entry);
+  }
+  // What moves up from the next page is not new: what is, failed for the first time since this page was made.
+  const isNew = (entry) => !known.has(entry.id) && entry.retry_count === 0 && Date.parse(entry.last_retry_at) >= Date.parse(since);
+  const count = data.filter(isNew).length;
+  announce(queue, count ? `${count === LOOKED_AT ? `${count} or more` : count} new` : "");
 });
 
 function leave(row) {
