@@ -15,16 +15,34 @@ from pathlib import Path
 import asyncpg
 import pytest
 import pytest_asyncio
+from argon2 import PasswordHasher
 
+from redrive.store import passwords
 from redrive.store.embedded import EmbeddedPostgres
 from redrive.store.migrate import migrate
 
 # For tests of behaviour. Tests about durability start a server of their own, with the settings as shipped.
 FAST_SETTINGS = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off", "max_connections": "200"}
 TEMPLATE = "redrive_template"
+# Begun first, since their files take long: at the end, where some processes have nothing left to do, files are short.
+LONG_FOLDERS = ("faults", "browser", "cli", "e2e", "engine", "rows", "api", "store")
 _numbers = itertools.count(1)
 
 Eventually = Callable[..., Awaitable[None]]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    ranks = {folder: rank for rank, folder in enumerate(LONG_FOLDERS)}
+    items.sort(key=lambda item: ranks.get(item.path.parent.name, len(ranks)))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def shipped_hasher() -> Iterator[PasswordHasher]:
+    """That of passwords, as shipped. In tests one takes its place that is as it should not be outside: quick."""
+    shipped = passwords._hasher
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(passwords, "_hasher", PasswordHasher(time_cost=1, memory_cost=1_024, parallelism=1))
+        yield shipped
 
 
 @pytest.fixture(scope="session")

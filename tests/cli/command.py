@@ -1,9 +1,17 @@
-"""The real command, in a process of its own, with nothing of ours in its environment but what a test says."""
+"""The real command, in a process of its own, with nothing of ours in its environment but what a test says.
+
+`redrive` runs one to its end, begun by warm.py; COMMAND is the same for tests that begin it themselves.
+"""
 
 import asyncio
+import functools
 import json
 import os
+import signal
+import socket
+import subprocess
 import sys
+import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -46,20 +54,36 @@ async def redrive(
 ) -> Ended:
     """Run `redrive …` to its end. `url` names the database, by the environment."""
     database = {"REDRIVE_DATABASE_URL": url, "REDRIVE_SECRET_KEY": SECRET_KEY} if url is not None else {}
-    process = await asyncio.create_subprocess_exec(
-        *COMMAND,
-        *words,
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-        env=clean_env(**{**database, **(env or {})}),
-        cwd=cwd or Path("/"),
-    )
+    request = {"words": words, "env": clean_env(**{**database, **(env or {})}), "cwd": str(cwd or "/")}
+    ours, theirs = socket.socketpair()
+    with tempfile.TemporaryFile() as given, tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err, ours:
+        given.write(stdin)
+        given.seek(0)
+        with theirs:
+            fds = [stream.fileno() for stream in (given, out, err, theirs)]
+            socket.send_fds(_warm(), [json.dumps(request).encode()], fds)
+        code = await _code(ours)
+        out.seek(0)
+        err.seek(0)
+        return Ended(code, out.read().decode(), err.read().decode())
+
+
+async def _code(report: socket.socket) -> int:
+    report.setblocking(False)
+    reader, _ = await asyncio.open_connection(sock=report)
+    pid = int(await reader.readline())
     try:
-        out, err = await asyncio.wait_for(process.communicate(stdin), WITHIN_S)
+        return int(await asyncio.wait_for(reader.readline(), WITHIN_S))
     except TimeoutError:
-        process.kill()
-        await process.wait()
+        os.kill(pid, signal.SIGKILL)
         raise
-    assert process.returncode is not None
-    return Ended(process.returncode, out.decode(), err.decode())
+
+
+@functools.cache
+def _warm() -> socket.socket:
+    """The process that begins commands: one for each that runs tests. It ends with this one, whose end closes then."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)  # a request comes whole or not at all
+    with theirs:
+        words = [sys.executable, str(Path(__file__).with_name("warm.py")), str(theirs.fileno())]
+        subprocess.Popen(words, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, env=clean_env(), cwd="/")
+    return ours

@@ -1,0 +1,59 @@
+"""A process that has loaded the command line and begins each command as a copy of itself: loading it anew takes most
+of the time of a command, and tests run hundreds.
+
+Run by command.py as a script, with one end of a socket pair as its only argument. It ends when the other end closes.
+"""
+
+import json
+import os
+import signal
+import socket
+import sys
+from typing import NoReturn
+
+MAX_REQUEST_BYTES = 256 * 1024
+STREAMS = 3  # what a request brings: stdin, stdout, stderr; then where to say how it ended
+
+
+def main(door: socket.socket) -> None:
+    from redrive.cli.main import main as redrive
+
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody asks how its children ended: each has a guard for that
+    while True:
+        message, fds, _, _ = socket.recv_fds(door, MAX_REQUEST_BYTES, STREAMS + 1)
+        if not message:
+            return
+        if os.fork() == 0:
+            door.close()
+            _become(fds, **json.loads(message))
+            return redrive()
+        for fd in fds:
+            os.close(fd)
+
+
+def _become(fds: list[int], words: list[str], env: dict[str, str], cwd: str) -> None:
+    """Come back as the command that was asked for. The process that was forked stays behind as its guard."""
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    report = socket.socket(fileno=fds.pop())
+    if (pid := os.fork()) != 0:
+        _guard(pid, report)
+    report.close()
+    for number, fd in enumerate(fds):
+        os.dup2(fd, number)
+        os.close(fd)
+    sys.stdin, sys.stdout, sys.stderr = open(0), open(1, "w"), open(2, "w", buffering=1)  # noqa: PTH123, SIM115
+    os.environ.clear()
+    os.environ.update(env)
+    os.chdir(cwd)
+    sys.argv = ["redrive", *words]
+
+
+def _guard(pid: int, report: socket.socket) -> NoReturn:
+    report.sendall(f"{pid}\n".encode())
+    _, status = os.waitpid(pid, 0)
+    report.sendall(f"{os.waitstatus_to_exitcode(status)}\n".encode())
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main(socket.socket(fileno=int(sys.argv[1])))
