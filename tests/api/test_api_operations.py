@@ -141,6 +141,15 @@ async def test_dead_letters_are_closed_in_bulk(api: Api, action: str) -> None:
     assert (await api.owner.get("/v1/dead-letters")).json["data"] == []
 
 
+async def test_closed_letters_are_reopened_in_bulk(api: Api) -> None:
+    await api.endpoint()
+    ids = await dead(api, 3)
+    await api.owner.post(f"{LETTERS}?wait=true", {"action": "ignore", "ids": ids[:2]})
+    given = {"action": "reopen", "filter": {"state": "ignored"}}
+    assert (await api.owner.post(f"{LETTERS}?wait=true", given)).json == {"succeeded": 2, "failed": 0}
+    assert {letter["id"] for letter in (await api.owner.get("/v1/dead-letters")).json["data"]} == set(ids)
+
+
 async def test_dead_letters_are_redriven_in_their_first_delay_or_at_once(api: Api) -> None:
     await api.endpoint()
     late, soon = await dead(api, 2)

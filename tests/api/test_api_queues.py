@@ -278,6 +278,10 @@ async def test_a_letter_is_resolved_ignored_or_deleted_with_a_reason(api: Api) -
     assert (resolution["because"], resolution["state"]) == ("sent by hand", "resolved")
     assert (await api.owner.get("/v1/dead-letters")).json["data"] == []
     assert len((await api.owner.get("/v1/dead-letters?state=resolved")).json["data"]) == 1
+    reopened = await api.owner.post(f"{path}/reopen", {"because": "it was not sent after all"})
+    assert (reopened.json["state"], reopened.json["in_dlq"]) == ("open", True)
+    assert (await api.owner.get(path)).json["resolution"] is None
+    assert len((await api.owner.get("/v1/dead-letters")).json["data"]) == 1
     assert (await api.owner.request("DELETE", path, {"because": "privacy"})).status == 204
     assert (await api.owner.get(path)).status == 404
     assert (await api.owner.request("DELETE", path)).status == 404

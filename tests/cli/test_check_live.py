@@ -28,7 +28,7 @@ async def test_work_that_goes_on_meanwhile_raises_no_false_alarm(world: World) -
             for task_id in dead[:1]:
                 await world.redrive(task_id)
             for task_id in dead[1:2]:
-                await world.close(task_id, "resolved")
+                await world.mark(task_id, "resolve")
         return rounds
 
     working = [asyncio.create_task(work()) for _ in range(2)]

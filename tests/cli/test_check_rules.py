@@ -38,8 +38,8 @@ async def every_state(world: World) -> None:
     skipped = await world.retrying()
     await world.skip(skipped.id)
     await world.dead()
-    for state in ("resolved", "ignored", "deleted"):
-        await world.close(await world.dead(), state)
+    for verb in ("resolve", "ignore", "delete"):
+        await world.mark(await world.dead(), verb)
     await world.redrive(await world.dead())
     await world.redrive(await world.dead(), at_once=True)
     await world.succeed(await world.claim_one())
@@ -294,7 +294,7 @@ async def a_redriven_task_lost_its_letter(world: World, db: "Connection[asyncpg.
 @plants("audited")
 async def a_letter_was_deleted_behind_the_audits_back(world: World, db: "Connection[asyncpg.Record]") -> UUID:
     task_id = await world.dead()
-    await world.close(task_id, "deleted")
+    await world.mark(task_id, "delete")
     await db.execute("DELETE FROM audit WHERE subject_id = $1", task_id)
     return task_id
 
@@ -417,7 +417,7 @@ async def a_group_is_counted_too_big(world: World, db: "Connection[asyncpg.Recor
 
 @plants("letter_counts")
 async def a_group_is_not_counted(world: World, db: "Connection[asyncpg.Record]") -> UUID:
-    await world.close(await world.dead(), "resolved")
+    await world.mark(await world.dead(), "resolve")
     await db.execute("DELETE FROM letter_count WHERE state = 'resolved'")
     return world.org_id
 

@@ -45,7 +45,7 @@ async def test_json_is_one_object_per_line_and_nothing_else(world: World) -> Non
 async def test_filters_narrow_the_list(world: World) -> None:
     await world.dead("order.paid")
     sent = await world.dead("order.sent")
-    await world.close(await world.dead("order.lost"), "ignored")
+    await world.mark(await world.dead("order.lost"), "ignore")
 
     async def listed(*words: str) -> list[str]:
         ended = await redrive("dead", "list", "--json", *words, url=world.url)
@@ -133,6 +133,20 @@ async def test_closing_needs_nothing_but_the_id(world: World, verb: str, state: 
     ended = await redrive("dead", verb, str(task_id), url=world.url)
     assert (ended.code, ended.err) == (0, f"1 {state}.\n")
     assert await world.letter_state(task_id) == state
+
+
+async def test_what_was_closed_by_mistake_is_reopened(world: World) -> None:
+    one, other = await world.dead(), await world.dead()
+    await world.mark(one, "resolve")
+    await world.mark(other, "ignore")
+    ended = await redrive("dead", "reopen", str(one), url=world.url)
+    assert (ended.code, ended.err) == (0, "1 reopened.\n")
+    assert await world.letter_state(one) == "open"
+    unclear = await redrive("dead", "reopen", "--all", "--yes-all", url=world.url)
+    assert unclear.code == 2
+    assert "--state ignored" in unclear.err
+    assert (await redrive("dead", "reopen", "--all", "--state", "ignored", url=world.url)).code == 0
+    assert await world.letter_state(other) == "open"
 
 
 async def test_delete_is_refused_without_yes_and_leaves_an_audit_entry(world: World) -> None:

@@ -114,9 +114,9 @@ class World:
         async with self.app.tenant(self.org_id) as session:
             assert await edits.replay(session, task_id, ACT, CLOCK, edit=Edit(body=body), roll=0.5) is None
 
-    async def close(self, task_id: UUID, state: str) -> None:
+    async def mark(self, task_id: UUID, verb: str) -> None:
         async with self.app.tenant(self.org_id) as session:
-            assert await dead_letters.close(session, task_id, state, ACT) is None
+            assert await dead_letters.mark(session, task_id, verb, ACT) is None
 
     async def skip(self, task_id: UUID) -> None:
         async with self.app.tenant(self.org_id) as session:

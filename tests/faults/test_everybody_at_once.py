@@ -46,6 +46,7 @@ BULK = [
     ("dead_letters", "resolve"),
     ("dead_letters", "ignore"),
     ("dead_letters", "delete"),
+    ("dead_letters", "reopen"),
 ]
 
 
@@ -83,7 +84,7 @@ class Crowd:
         self.acts: list[Callable[[], Awaitable[object]]] = [
             *(self.produce, self.repeat, self.repeat, self.remove_repeated, self.remove_repeated),
             *(self.report, self.remove_reported, self.mark_failed, self.acknowledge, self.remove),
-            *(self.hurry, self.skip, self.redrive, self.redrive, self.close, self.edit),
+            *(self.hurry, self.skip, self.redrive, self.redrive, self.mark, self.edit),
             *(self.pause, self.disable, self.replace_endpoint, self.change_policy),
             *(self.operate, self.operate, self.sweep, self.check),
         ]
@@ -149,9 +150,9 @@ class Crowd:
     async def redrive(self) -> None:
         await self._engine.redrive(self._some(await self._tasks("state = 'dead'")), at_once=True)
 
-    async def close(self) -> None:
-        state = self._dice.choice(("resolved", "ignored", "deleted"))
-        await self._engine.close_letter(self._some(await self._tasks("state = 'dead'")), state)
+    async def mark(self) -> None:
+        state = self._dice.choice(("resolved", "ignored", "deleted", "open"))
+        await self._engine.mark_letter(self._some(await self._tasks("state = 'dead'")), state)
 
     async def edit(self) -> None:
         task_id = self._some(await self._tasks("state = 'dead'"))

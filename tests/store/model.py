@@ -148,12 +148,14 @@ class Model:
         task.due = now if at_once else now + (retry_delay(task.policy, 0, 0.5) or timedelta(0))
         return None
 
-    def close(self, task: Task, state: str) -> Refusal | None:
+    def mark(self, task: Task, state: str) -> Refusal | None:
         if task.letter in (None, "deleted"):
             return Refusal.UNKNOWN
         if task.letter == "replaying":
             return Refusal.REPLAYING
         if (task.letter, state) == ("resolved", "ignored"):
+            return Refusal.NOT_OPEN
+        if state == "open" and task.state == SUCCEEDED:
             return Refusal.NOT_OPEN
         task.letter = state
         return None

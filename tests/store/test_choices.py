@@ -56,7 +56,7 @@ async def test_closed_letters_offer_nothing_unless_asked(engine: Engine) -> None
     await engine.accept("invoice.paid")
     job = await engine.claim_one()
     await engine.kill(job)
-    await engine.close_letter(job.id, "resolved")
+    await engine.mark_letter(job.id, "resolved")
     assert await _asked(engine, DEAD_LETTERS) == Choices([], True)
     assert await _asked(engine, DEAD_LETTERS, state="resolved") == Choices(["invoice.paid"], True)
 

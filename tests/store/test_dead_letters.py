@@ -165,7 +165,7 @@ async def test_a_redriven_task_that_is_skipped_is_dead_again(engine: Engine) -> 
     await engine.endpoint()
     task_id = await a_dead_task(engine)
     await engine.redrive(task_id)
-    assert await engine.close_letter(task_id, "resolved") is Refusal.REPLAYING
+    assert await engine.mark_letter(task_id, "resolved") is Refusal.REPLAYING
     assert await engine.skip(task_id) is None
     letter = await engine.letter(task_id)
     assert letter is not None
@@ -184,8 +184,8 @@ async def test_resolving_and_ignoring_close_a_letter_and_a_redrive_opens_it_agai
     await engine.endpoint()
     for state in ("resolved", "ignored"):
         task_id = await a_dead_task(engine)
-        assert await engine.close_letter(task_id, state) is None
-        assert await engine.close_letter(task_id, state) is None  # asked twice, done once
+        assert await engine.mark_letter(task_id, state) is None
+        assert await engine.mark_letter(task_id, state) is None  # asked twice, done once
         letter = await engine.letter(task_id)
         assert letter is not None
         assert (letter["state"], letter["closed_by"], letter["closed_because"]) == (state, PERSON.actor, PERSON.because)
@@ -194,23 +194,54 @@ async def test_resolving_and_ignoring_close_a_letter_and_a_redrive_opens_it_agai
         assert await engine.redrive(task_id, at_once=True) is None
         await engine.kill(await engine.claim_one())
         assert [row["id"] for row in (await letters(engine)).rows] == [task_id]
-        await engine.close_letter(task_id, "deleted")
+        await engine.mark_letter(task_id, "deleted")
 
 
 async def test_a_resolved_letter_cannot_be_ignored_but_an_ignored_one_resolved(engine: Engine) -> None:
     await engine.endpoint()
     resolved, ignored = await a_dead_task(engine), await a_dead_task(engine)
-    await engine.close_letter(resolved, "resolved")
-    await engine.close_letter(ignored, "ignored")
-    assert await engine.close_letter(resolved, "ignored") is Refusal.NOT_OPEN
-    assert await engine.close_letter(ignored, "resolved") is None
+    await engine.mark_letter(resolved, "resolved")
+    await engine.mark_letter(ignored, "ignored")
+    assert await engine.mark_letter(resolved, "ignored") is Refusal.NOT_OPEN
+    assert await engine.mark_letter(ignored, "resolved") is None
+
+
+@pytest.mark.parametrize("state", ["resolved", "ignored"])
+async def test_a_closed_letter_is_reopened_where_it_stood(engine: Engine, state: str) -> None:
+    await engine.endpoint()
+    first, second = await a_dead_task(engine), await a_dead_task(engine)
+    await engine.mark_letter(first, state)
+    assert await engine.mark_letter(first, "open") is None
+    assert await engine.mark_letter(first, "open") is None  # asked twice, done once
+    assert [row["id"] for row in (await letters(engine)).rows] == [second, first]
+    letter = await engine.letter(first)
+    assert letter is not None
+    assert (letter["closed_at"], letter["closed_by"], letter["closed_because"]) == (None, None, None)
+    rows = await engine.sql.fetch(
+        "SELECT before ->> 'state' FROM redrive.audit WHERE subject_id = $1 AND action = 'dead_letter.reopen'", first
+    )
+    assert [row[0] for row in rows] == [state]
+
+
+async def test_what_a_replay_delivered_and_what_is_under_way_is_not_reopened(engine: Engine) -> None:
+    await engine.endpoint()
+    task_id = await a_dead_task(engine)
+    await engine.redrive(task_id, at_once=True)
+    assert await engine.mark_letter(task_id, "open") is Refusal.REPLAYING
+    await engine.succeed(await engine.claim_one())
+    assert await engine.mark_letter(task_id, "open") is Refusal.NOT_OPEN
+    assert (await letters(engine)).rows == []
 
 
 async def test_a_deleted_letter_is_gone_and_its_log_and_audit_stay(engine: Engine) -> None:
     await engine.endpoint()
     task_id = await a_dead_task(engine)
-    assert await engine.close_letter(task_id, "deleted") is None
-    for action in (engine.redrive(task_id), engine.close_letter(task_id, "resolved")):
+    assert await engine.mark_letter(task_id, "deleted") is None
+    for action in (
+        engine.redrive(task_id),
+        engine.mark_letter(task_id, "resolved"),
+        engine.mark_letter(task_id, "open"),
+    ):
         assert await action is Refusal.UNKNOWN
     async with engine.app.tenant(engine.org_id) as session:
         assert await get_dead_letter(session, task_id) is None
@@ -222,12 +253,12 @@ async def test_a_deleted_letter_is_gone_and_its_log_and_audit_stay(engine: Engin
 async def test_every_action_on_a_letter_leaves_one_entry_in_the_audit(engine: Engine) -> None:
     await engine.endpoint()
     task_id = await a_dead_task(engine)
-    await engine.close_letter(task_id, "ignored")
-    await engine.close_letter(task_id, "resolved")
+    await engine.mark_letter(task_id, "ignored")
+    await engine.mark_letter(task_id, "resolved")
     await engine.redrive(task_id, at_once=True)
     await engine.redrive(task_id)  # refused: it is under way
     await engine.kill(await engine.claim_one())
-    await engine.close_letter(task_id, "deleted")
+    await engine.mark_letter(task_id, "deleted")
     rows = await engine.sql.fetch(
         "SELECT action, before ->> 'state', actor, because FROM redrive.audit WHERE subject_id = $1 ORDER BY id",
         task_id,
@@ -242,7 +273,7 @@ async def test_a_letter_of_another_org_is_unknown(engine: Engine) -> None:
     await engine.endpoint()
     task_id = await a_dead_task(engine)
     engine.org_id = await engine.org("other")
-    assert await engine.redrive(task_id) is await engine.close_letter(task_id, "resolved") is Refusal.UNKNOWN
+    assert await engine.redrive(task_id) is await engine.mark_letter(task_id, "resolved") is Refusal.UNKNOWN
     assert (await letters(engine)).rows == []
     async with engine.app.tenant(engine.org_id) as session:
         assert await get_dead_letter(session, task_id) is None

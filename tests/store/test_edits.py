@@ -170,7 +170,7 @@ async def test_what_cannot_be_redriven_cannot_be_replayed(engine: Engine) -> Non
     assert await replay(engine, task_id, edit=Edit(body=EDITED)) is None
     assert await replay(engine, task_id, edit=Edit(body=b"1")) is Refusal.REPLAYING
     await engine.kill(await engine.claim_one())
-    await engine.close_letter(task_id, "deleted")
+    await engine.mark_letter(task_id, "deleted")
     assert await replay(engine, task_id) is Refusal.UNKNOWN
     engine.org_id = await engine.org("other")
     assert await replay(engine, task_id) is Refusal.UNKNOWN

@@ -98,7 +98,7 @@ async def test_every_change_of_a_letter_is_counted_for_its_group(engine: Engine,
     gone = await deaths(engine, 2, "gone")
     assert [row["n"] for row in (await listed(engine)).rows] == [6, 2]
     for task_id, state in zip(busy, ("resolved", "ignored", "deleted"), strict=False):
-        await engine.close_letter(task_id, state)
+        await engine.mark_letter(task_id, state)
     for task_id in (*busy[3:5], gone[0]):
         await engine.redrive(task_id, at_once=True)
     assert await counted_right(engine, engine.org_id, other)

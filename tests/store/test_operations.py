@@ -12,6 +12,7 @@ import msgspec
 import pytest
 from structlog.testing import capture_logs
 
+from redrive.core.lifecycle import MARKS
 from redrive.core.operations import MAX_SENT_ITEMS, MAX_STEP_ITEMS, Canary, Command
 from redrive.core.ports import Released
 from redrive.store import operation_steps, operations
@@ -223,7 +224,7 @@ async def test_dead_letters_named_among_entries_of_the_queue_are_redriven(engine
     """As the single retry takes both, each with its own entry in the audit."""
     await engine.endpoint()
     dead, gone, replaying = await _dead(engine, 3)
-    await engine.close_letter(gone, "deleted")
+    await engine.mark_letter(gone, "deleted")
     await engine.redrive(replaying)
     (waiting,) = await _retrying(engine, 1)
     desk = Desk(engine)
@@ -278,8 +279,8 @@ async def test_each_redriven_task_has_a_jitter_of_its_own(engine: Engine, clock:
     assert waits == [50, 100, 150]
 
 
-@pytest.mark.parametrize(("action", "state"), [("resolve", "resolved"), ("ignore", "ignored"), ("delete", "deleted")])
-async def test_letters_are_closed_or_refused_as_one_alone_would_be(
+@pytest.mark.parametrize(("action", "state"), [*MARKS.items()])
+async def test_letters_are_marked_or_refused_as_one_alone_would_be(
     engine: Engine, clock: ManualClock, action: str, state: str
 ) -> None:
     await engine.endpoint()
@@ -288,10 +289,10 @@ async def test_letters_are_closed_or_refused_as_one_alone_would_be(
         letters[name] = await _dead(engine, 2)
     for name in ("resolved", "ignored", "deleted"):
         for id in letters[name]:
-            assert await engine.close_letter(id, name) is None
+            assert await engine.mark_letter(id, name) is None
     for id in letters["replaying"]:
         assert await engine.redrive(id) is None
-    alone = {name: await engine.close_letter(ids[0], state) for name, ids in letters.items()}
+    alone = {name: await engine.mark_letter(ids[0], state) for name, ids in letters.items()}
     desk = Desk(engine)
     operation = await desk.begin("dead_letters", action, ids=[ids[1] for ids in letters.values()])
     await desk.run(operation)

@@ -128,7 +128,7 @@ ENGINE = [
     Case("sweep_operation", lambda facts: (facts.engine.org_id, new_id(), 5_000), "operation_item_sent"),
     Case("expedite_many", lambda facts: (facts.now, facts.engine.org_id, [new_id()]), "task_pkey"),
     Case("redrive_many", lambda facts: (facts.now, facts.engine.org_id, [new_id()], [1.0], "a", "b"), "task_pkey"),
-    Case("close_many", lambda facts: (facts.engine.org_id, [new_id()], "ignored", "a", "b"), "dead_letter_pkey"),
+    Case("mark_many", lambda facts: (facts.engine.org_id, [new_id()], "ignored", "a", "b"), "dead_letter_pkey"),
 ]
 JANITOR = [
     Case("sweep_pick", lambda facts: (*_swept(facts), START, UUID(int=0), 1.0, 500), "event_by_age", sorts=False),

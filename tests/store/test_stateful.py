@@ -170,10 +170,10 @@ class Books(RuleBasedStateMachine):
         expected = self.model.redrive(task, self.clock.now(), at_once=at_once)
         assert self.do(self.engine.redrive(task.id, at_once=at_once)) is expected
 
-    @rule(pick=picks, state=st.sampled_from(["resolved", "ignored", "deleted"]))
-    def close(self, pick: int, state: str) -> None:
+    @rule(pick=picks, state=st.sampled_from(["resolved", "ignored", "deleted", "open"]))
+    def mark(self, pick: int, state: str) -> None:
         task = self.any_of([task for task in self.model.tasks.values() if task.letter], pick)
-        assert self.do(self.engine.close_letter(task.id, state)) is self.model.close(task, state)
+        assert self.do(self.engine.mark_letter(task.id, state)) is self.model.mark(task, state)
 
     @rule(pick=picks, off=st.sampled_from([True, False, False]))
     def switch(self, pick: int, off: bool) -> None:

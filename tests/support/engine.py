@@ -25,6 +25,7 @@ import pytest_asyncio
 from conftest import database_of
 from redrive.core.address import AddressRules
 from redrive.core.decide import Decision, Die, Reason, RetryIn, Succeed
+from redrive.core.lifecycle import MARKS
 from redrive.core.outcome import Category, Failure, Outcome, Success
 from redrive.core.policy import Policy
 from redrive.core.ports import HTTP_QUEUE, NO_EXCHANGE, Destination, Exchange, Job, Released, Settled, Settlement
@@ -186,9 +187,10 @@ class Engine:
         async with self.app.tenant(self.org_id) as session:
             return await dead_letters.redrive(session, task_id, PERSON, self.clock, roll=0.5, at_once=at_once)
 
-    async def close_letter(self, task_id: UUID, state: str) -> Refusal | None:
+    async def mark_letter(self, task_id: UUID, state: str) -> Refusal | None:
+        verb = next(verb for verb, marked in MARKS.items() if marked == state)
         async with self.app.tenant(self.org_id) as session:
-            return await dead_letters.close(session, task_id, state, PERSON)
+            return await dead_letters.mark(session, task_id, verb, PERSON)
 
     async def acknowledge(self, event_id: UUID) -> str | None:
         async with self.app.tenant(self.org_id) as session:

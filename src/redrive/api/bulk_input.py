@@ -144,7 +144,7 @@ class LettersBulkIn(_ChoiceIn):
         },
     )
 
-    action: Literal["retry", "resolve", "ignore", "delete"]
+    action: Literal["retry", "resolve", "ignore", "delete", "reopen"]
     filter: DeadLetterFilterIn | None = None
     now: bool = False
     canary: CanaryIn | None = None

@@ -43,6 +43,7 @@ class Action(Enum):
     RESOLVE = "resolved"
     IGNORE = "ignored"
     DELETE = "deleted"
+    REOPEN = "reopened"
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +109,10 @@ def _refuse_doubtful(bulk: Bulk) -> None:
         raise WrongUsage("Give either ids or --all, not both.")
     if not bulk.ids and not bulk.every:
         raise WrongUsage("Give the ids of dead letters, or --all with a filter.")
+    if bulk.every and bulk.action is Action.REOPEN and bulk.chosen.state == DeadLetterState.OPEN:
+        raise WrongUsage(
+            "Those that are open need no reopening: --state resolved or --state ignored says which are meant."
+        )
     if bulk.ids and bulk.chosen != LetterFilter():
         raise WrongUsage("A filter goes with --all; ids are taken as they are.")
     if bulk.every and bulk.chosen == LetterFilter() and not bulk.yes_all:
@@ -190,8 +195,8 @@ async def _act_on_one(session: Session, bulk: Bulk, letter_id: UUID, act: Act) -
                 roll=random.random(),  # noqa: S311  # jitter, not a secret
                 at_once=bulk.at_once,
             )
-        case Action.RESOLVE | Action.IGNORE | Action.DELETE:
-            return await dead_letters.close(session, letter_id, bulk.action.value, act)
+        case Action.RESOLVE | Action.IGNORE | Action.DELETE | Action.REOPEN:
+            return await dead_letters.mark(session, letter_id, bulk.action.name.lower(), act)
     assert_never(bulk.action)
 
 

@@ -18,7 +18,7 @@ from redrive.store.dead_letters import DeadLetterFilter, get_dead_letter, list_d
 from redrive.store.logs import list_task_attempts
 from redrive.store.paging import Page
 
-app = typer.Typer(no_args_is_help=True, help="Dead letters: list, show, retry, resolve, ignore, delete.")
+app = typer.Typer(no_args_is_help=True, help="Dead letters: list, show, retry, resolve, ignore, reopen, delete.")
 
 Ids = Annotated[list[UUID] | None, typer.Argument(help="Ids of dead letters.", show_default=False)]
 All = Annotated[bool, typer.Option("--all", help="All that the filter matches, instead of ids.")]
@@ -148,6 +148,20 @@ def ignore(
 ) -> None:
     """Mark as ignored: it need not be dealt with."""
     run(lambda: act_on(where, Bulk(Action.IGNORE, ids or [], chosen, every, yes_all, because), as_json))
+
+
+@command(app, "reopen")
+def reopen(
+    where: Where,
+    chosen: LetterFilter,
+    ids: Ids = None,
+    every: All = False,
+    yes_all: YesAll = False,
+    because: Because = None,
+    as_json: AsJson = False,
+) -> None:
+    """Open again what was resolved or ignored by mistake: ids, or --all with --state."""
+    run(lambda: act_on(where, Bulk(Action.REOPEN, ids or [], chosen, every, yes_all, because), as_json))
 
 
 @command(app, "delete")

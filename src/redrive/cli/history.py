@@ -29,6 +29,7 @@ _DEEDS = {
     "dead_letter.replay": "redriven with changes",
     "dead_letter.resolve": "resolved",
     "dead_letter.ignore": "ignored",
+    "dead_letter.reopen": "reopened",
     "dead_letter.delete": "deleted",
 }
 

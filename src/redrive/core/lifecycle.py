@@ -58,6 +58,13 @@ class DeadLetterState(StrEnum):
     DELETED = "deleted"
 
 
+# What a person may say of a dead letter without anything being sent, and what it is then.
+MARKS: dict[str, DeadLetterState] = {
+    "resolve": DeadLetterState.RESOLVED,
+    "ignore": DeadLetterState.IGNORED,
+    "delete": DeadLetterState.DELETED,
+    "reopen": DeadLetterState.OPEN,
+}
 CLOSED_STATES: frozenset[DeadLetterState] = frozenset({DeadLetterState.RESOLVED, DeadLetterState.IGNORED})
 
 DEAD_LETTER_TRANSITIONS: frozenset[tuple[DeadLetterState, DeadLetterState]] = frozenset(
@@ -70,9 +77,11 @@ DEAD_LETTER_TRANSITIONS: frozenset[tuple[DeadLetterState, DeadLetterState]] = fr
         (DeadLetterState.REPLAYING, DeadLetterState.OPEN),
         (DeadLetterState.RESOLVED, DeadLetterState.REPLAYING),
         (DeadLetterState.RESOLVED, DeadLetterState.DELETED),
+        (DeadLetterState.RESOLVED, DeadLetterState.OPEN),
         (DeadLetterState.IGNORED, DeadLetterState.REPLAYING),
         (DeadLetterState.IGNORED, DeadLetterState.RESOLVED),
         (DeadLetterState.IGNORED, DeadLetterState.DELETED),
+        (DeadLetterState.IGNORED, DeadLetterState.OPEN),
     }
 )
 

@@ -290,7 +290,7 @@ class RetryService:
     async def delete_dlq_entry(self, id: Id, because: str | None = None) -> None:
         """Gone from every list; its log and an entry in the audit stay."""
         await self._change(
-            id, _LETTER, lambda session, task_id: dead_letters.close(session, task_id, "deleted", self._act(because))
+            id, _LETTER, lambda session, task_id: dead_letters.mark(session, task_id, "delete", self._act(because))
         )
 
     # -- looking ---------------------------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from uuid import UUID
 
-from redrive.core.lifecycle import EventStatus
+from redrive.core.lifecycle import MARKS, DeadLetterState, EventStatus, TaskState
 from redrive.core.policy import retry_delay
 from redrive.store import audit, transitions
 from redrive.store.audit import Act
@@ -181,18 +181,29 @@ async def begin_generation(
     )
 
 
-async def close(session: Session, task_id: UUID, state: str, act: Act) -> Refusal | None:
-    """Resolve, ignore or delete. A deleted one leaves the lists; its log and this entry in the audit stay."""
+async def mark(session: Session, task_id: UUID, verb: str, act: Act) -> Refusal | None:
+    """Resolve, ignore, delete or reopen (lifecycle.MARKS). A deleted one leaves the lists; its log and this entry in
+    the audit stay.
+    """
     row = await session.fetchrow("lock_dead_letter", session.org_id, task_id)
-    if row is None or row["state"] == "deleted":
+    if row is None:
         return Refusal.UNKNOWN
-    if row["state"] == "replaying":
-        return Refusal.REPLAYING
-    if row["state"] == state:
-        return None
-    if (row["state"], state) == ("resolved", "ignored"):
-        return Refusal.NOT_OPEN
-    await session.execute("close_dead_letter", session.org_id, task_id, state, act.actor, act.because)
-    verb = {"resolved": "resolve", "ignored": "ignore", "deleted": "delete"}[state]
+    wanted = MARKS[verb]
+    refusal = refusal_to_mark(row["state"], wanted, row["task_state"])
+    if refusal is not None or row["state"] == wanted:
+        return refusal
+    await session.execute("mark_dead_letter", session.org_id, task_id, wanted, act.actor, act.because)
     await audit.record(session, act, f"dead_letter.{verb}", "dead_letter", task_id, before={"state": row["state"]})
     return None
+
+
+def refusal_to_mark(state: str | None, wanted: DeadLetterState, task_state: str) -> Refusal | None:
+    """Why a person may not say this of a dead letter; None: they may, or it is so already."""
+    if state in (None, DeadLetterState.DELETED):
+        return Refusal.UNKNOWN
+    if state == DeadLetterState.REPLAYING:
+        return Refusal.REPLAYING
+    is_settled = state == DeadLetterState.RESOLVED and (
+        wanted == DeadLetterState.IGNORED or (wanted == DeadLetterState.OPEN and task_state != TaskState.DEAD)
+    )
+    return Refusal.NOT_OPEN if is_settled else None

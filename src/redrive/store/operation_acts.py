@@ -1,7 +1,7 @@
 """What a step of an operation does to its items' tasks: judged one by one, carried out together.
 
 The rules and the effects are those of the single actions (retry_queue.retry_now and skip, dead_letters.redrive and
-close), and so are the entries in the audit. Called by operation_steps, with the tasks locked.
+mark), and so are the entries in the audit. Called by operation_steps, with the tasks locked.
 """
 
 from collections.abc import Callable, Sequence
@@ -11,18 +11,18 @@ from uuid import UUID
 import msgspec
 
 from redrive.core.fingerprint import fingerprint
-from redrive.core.lifecycle import EventStatus
+from redrive.core.lifecycle import MARKS, DeadLetterState, EventStatus
 from redrive.core.policy import PolicyError, retry_delay
 from redrive.store import transitions
 from redrive.store.audit import Act
 from redrive.store.clock import Clock
 from redrive.store.db import Record, Session
+from redrive.store.dead_letters import refusal_to_mark
 from redrive.store.edits import EditError, replay_patched
 from redrive.store.operations import RETRY_QUEUE
 from redrive.store.policies import policy_of, retries_granted
 from redrive.store.retry_queue import Refusal
 
-_CLOSED = {"resolve": "resolved", "ignore": "ignored", "delete": "deleted"}
 _NOTES = {
     Refusal.UNKNOWN: "There is no such entry here.",
     Refusal.IN_PROGRESS: "A try is under way.",
@@ -55,7 +55,7 @@ def judge(operation: Record, item: Record) -> Verdict:
         return _judge_retry(item) if is_queue and not (was_dead and item["state"] == "dead") else _judge_redrive(item)
     if action == "skip":
         return _judge_skip(item)
-    return _judge_close(item, _CLOSED[action])
+    return _judge_mark(item, MARKS[action])
 
 
 def _refused(item: Record, refusal: Refusal) -> Verdict:
@@ -96,16 +96,11 @@ def _judge_skip(item: Record) -> Verdict:
     return _refused(item, Refusal.NOT_OPEN)
 
 
-def _judge_close(item: Record, state: str) -> Verdict:
-    if item["letter_state"] in (None, "deleted"):
-        return _refused(item, Refusal.UNKNOWN)
-    if item["letter_state"] == "replaying":
-        return _refused(item, Refusal.REPLAYING)
-    if item["letter_state"] == state:
-        return Verdict(item, "succeeded")
-    if (item["letter_state"], state) == ("resolved", "ignored"):
-        return _refused(item, Refusal.NOT_OPEN)
-    return Verdict(item, "succeeded", acts=True)
+def _judge_mark(item: Record, wanted: DeadLetterState) -> Verdict:
+    refusal = refusal_to_mark(item["letter_state"], wanted, item["state"])
+    if refusal is not None:
+        return _refused(item, refusal)
+    return Verdict(item, "succeeded", acts=item["letter_state"] != wanted)
 
 
 class Acts:
@@ -147,10 +142,10 @@ class Acts:
         elif action == "retry":
             done = await self._do("expedite_many", self._clock.now(), self._org_id, ids)
         else:
-            done = await self._do("close_many", self._org_id, ids, _CLOSED[action], *self._who_and_why)
+            done = await self._do("mark_many", self._org_id, ids, MARKS[action], *self._who_and_why)
         assert done == len(items), "their tasks are locked: what was judged still holds"
         await self._audit("task" if self._operation["subject"] == RETRY_QUEUE else "dead_letter", items)
-        if action == "skip":  # what only hurries or closes a task moves no event
+        if action == "skip":  # what only hurries or marks a task moves no event
             self._tell(items, EventStatus.QUEUED, EventStatus.FAILED)
 
     async def _patched(self, verdict: Verdict, patch: dict[str, object]) -> Verdict:

@@ -42,6 +42,7 @@ ACTS = {
     "dead_letter.replay": "replayed it",
     "dead_letter.resolve": "marked it as resolved",
     "dead_letter.ignore": "ignored it",
+    "dead_letter.reopen": "opened it again",
     "dead_letter.delete": "deleted the dead letter",
     "task.retry": "had it tried at once",
     "task.skip": "skipped its retries",

@@ -16,7 +16,6 @@ from redrive.web.search import SYNONYMS
 from redrive.web.words import category, number
 
 _LISTS = {"retry_queue": "/integrations/logs/retry-queue", "dead_letters": "/integrations/logs/dead-letter-queue"}
-_VERBS = {"retry": "Retry", "skip": "Skip", "resolve": "Resolve", "ignore": "Ignore", "delete": "Delete"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +30,7 @@ class Stage:
 def headline(action: str, subject: str, total: int, is_collected: bool) -> str:
     """ "Retry 120 dead letters"; without a number while they are being looked for."""
     one, many = ("entry", "entries") if subject == RETRY_QUEUE else ("dead letter", "dead letters")
-    verb = _VERBS.get(action, action.capitalize())
+    verb = action.capitalize()
     if not is_collected and not total:
         return f"{verb} {many}"
     return f"{verb} {number(total)} {one if total == 1 else many}"

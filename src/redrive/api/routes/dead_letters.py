@@ -1,4 +1,4 @@
-"""Dead letters: what failed for good, in front of a person who looks, redrives, resolves, ignores or deletes."""
+"""Dead letters: what failed for good, in front of a person who looks, redrives, resolves, ignores, reopens or deletes."""
 
 import random
 from typing import Annotated
@@ -72,7 +72,7 @@ async def act_on_many(
     context: Context,
     desk: Desk,
 ) -> Response:
-    """Retry, resolve, ignore or delete many: an operation; with `wait`, its result."""
+    """Retry, resolve, ignore, reopen or delete many: an operation; with `wait`, its result."""
     if given.patch is not None:
         check_room(caller)
     return await begin(request, caller, context, desk, given.spec(), given.because, wait=query.wait)
@@ -105,7 +105,7 @@ async def resolve_dead_letter(
     task_id: str, request: Request, caller: Judge, context: Context, given: BecauseIn | None = None
 ) -> Response:
     """It was dealt with elsewhere."""
-    return await _close(task_id, "resolved", act_of(request, caller, given.because if given else None), caller, context)
+    return await _mark(task_id, "resolve", act_of(request, caller, given.because if given else None), caller, context)
 
 
 @router.post("/{task_id}/ignore", responses=shows(DeadLetter), dependencies=[Depends(no_query)])
@@ -113,7 +113,15 @@ async def ignore_dead_letter(
     task_id: str, request: Request, caller: Judge, context: Context, given: BecauseIn | None = None
 ) -> Response:
     """It does not matter."""
-    return await _close(task_id, "ignored", act_of(request, caller, given.because if given else None), caller, context)
+    return await _mark(task_id, "ignore", act_of(request, caller, given.because if given else None), caller, context)
+
+
+@router.post("/{task_id}/reopen", responses=shows(DeadLetter), dependencies=[Depends(no_query)])
+async def reopen_dead_letter(
+    task_id: str, request: Request, caller: Judge, context: Context, given: BecauseIn | None = None
+) -> Response:
+    """Resolving or ignoring it was a mistake: it is open again, where it stood. Not one that a replay delivered."""
+    return await _mark(task_id, "reopen", act_of(request, caller, given.because if given else None), caller, context)
 
 
 @router.delete("/{task_id}", status_code=204, dependencies=[Depends(no_query)])
@@ -124,16 +132,16 @@ async def delete_dead_letter(
     wanted = id_in_path(task_id, NOUN)
     act = act_of(request, caller, given.because if given else None)
     async with context.tenant(caller) as session:
-        refusal = await dead_letters.close(session, wanted, "deleted", act)
+        refusal = await dead_letters.mark(session, wanted, "delete", act)
         if refusal is not None:
             raise refused(refusal, NOUN)
     return Response(status_code=204)
 
 
-async def _close(task_id: str, state: str, act: Act, caller: Caller, context: ApiContext) -> Response:
+async def _mark(task_id: str, verb: str, act: Act, caller: Caller, context: ApiContext) -> Response:
     wanted = id_in_path(task_id, NOUN)
     async with context.tenant(caller) as session:
-        refusal = await dead_letters.close(session, wanted, state, act)
+        refusal = await dead_letters.mark(session, wanted, verb, act)
         if refusal is not None:
             raise refused(refusal, NOUN)
         return await _answer(session, wanted)

@@ -47,7 +47,7 @@ class Operation(Answer):
 
     id: UUID
     operation_id: UUID
-    action: Literal["retry", "skip", "resolve", "ignore", "delete"]
+    action: Literal["retry", "skip", "resolve", "ignore", "delete", "reopen"]
     subject: Literal["retry_queue", "dead_letters"]
     state: Literal["preparing", "running", "paused", "cancelled", "completed"]
     total: int

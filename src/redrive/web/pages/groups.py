@@ -1,6 +1,6 @@
 """Groups: dead letters by what went wrong. A person sees three causes instead of two thousand failures."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from uuid import UUID
@@ -73,6 +73,14 @@ class GroupsPage:
     @property
     def state(self) -> str:
         return str(self.asked.filter.get("state", "open"))
+
+    @property
+    def acts(self) -> Sequence[tuple[str, dict[str, object], str]]:
+        """What may be done with a whole group: the button's word, what is sent, and its key."""
+        retry: tuple[str, dict[str, object], str] = ("Retry", {"action": "retry", "now": True}, "r")
+        if self.state == "open":
+            return retry, ("Resolve", {"action": "resolve"}, "m"), ("Ignore", {"action": "ignore"}, "i")
+        return retry, ("Reopen", {"action": "reopen"}, "z")
 
     @property
     def summary(self) -> str:

@@ -4,6 +4,7 @@
 //   data-paces               and one of how fast, for bulk retries
 //   data-no                  the other answer, where "Cancel" would be ambiguous
 //   data-done                what a toast says           data-then      reload | remove | stay | a path to go to
+//   data-undo                the call that takes it back, offered in that toast
 // The event "acted" bubbles from the button with the answer, for scripts that want to do more; who calls its
 // preventDefault does the rest alone.
 
@@ -62,15 +63,25 @@ export function busy(button, isBusyNow) {
 
 export const isBusy = (button) => button.getAttribute("aria-disabled") === "true";
 
-function follow(button, { then = "reload", done }) {
+function follow(button, { then = "reload", done, undo }) {
   if (then === "stay" || then === "remove") {
-    if (done) toast(done);
+    if (done) toast(done, "ok", undo && { label: "Undo", run: () => takeBack(undo) });
     if (then === "remove") removeRow(button.closest("tr, li, article"));
     return;
   }
   if (done) toastAfterwards(done);
   if (then === "reload") location.reload();
   else location.assign(then);
+}
+
+async function takeBack(path) {
+  try {
+    await call("POST", path);
+    toastAfterwards("Taken back.");
+    location.reload();
+  } catch (problem) {
+    toast(problem.whole || problem.message, "bad");
+  }
 }
 
 /** Take a row out of a list, with the keyboard's place kept. */

@@ -6,23 +6,35 @@ const WAITING = "redrive-toast";
 /** A text that another can follow. */
 export const sentence = (text) => (/[.!?…]$/.test(text || "") ? text : `${text || "no reason is known"}.`);
 
-export function toast(text, kind = "ok") {
+/** `action`: { label, run } of a button in it. */
+export function toast(text, kind = "ok", action = null) {
   const box = document.querySelector("[data-toasts]");
   const made = document.createElement("div");
   made.className = `toast ${kind}`;
   const said = document.createElement("span");
   said.textContent = text;
-  const close = document.createElement("button");
-  close.type = "button";
-  close.className = "plain";
+  made.append(said);
+  if (action) made.append(button(made, action.label, action.run));
+  const close = button(made, "×");
   close.setAttribute("aria-label", "Dismiss");
-  close.textContent = "×";
-  close.addEventListener("click", () => made.remove());
-  made.append(said, close);
+  made.append(close);
   box.append(made);
   while (box.children.length > 4) box.firstElementChild.remove();
   if (kind === "bad") made.setAttribute("role", "alert");
   else leaveLater(made);
+}
+
+/** It closes the toast, whatever else it does. */
+function button(made, label, run) {
+  const pressed = document.createElement("button");
+  pressed.type = "button";
+  pressed.className = "plain";
+  pressed.textContent = label;
+  pressed.addEventListener("click", () => {
+    made.remove();
+    run?.();
+  });
+  return pressed;
 }
 
 /** Not while somebody reads it with the pointer or the keyboard on it. */
