@@ -14,7 +14,7 @@ async def test_an_api_whose_database_takes_no_writes_is_alive_but_not_ready(own_
     (row,) = await own_api.sql("SELECT current_database() AS name")
     await own_api.sql(f"ALTER DATABASE {row['name']} SET default_transaction_read_only = on")
     await own_api.sql(
-        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+        "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity"
         " WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_type = 'client backend'"
     )
     assert (await own_api.nobody.get("/healthz")).status == 200

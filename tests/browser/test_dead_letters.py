@@ -112,6 +112,32 @@ async def test_mark_resolved_takes_it_from_the_open_ones_to_the_resolved(
     await expect(page.locator("tbody tr")).to_have_count(1)
 
 
+async def test_what_was_resolved_by_mistake_is_undone_at_once_or_reopened_later(
+    installation: Installation, receiver: Receiver, clock: ManualClock, signed_in: SignedIn
+) -> None:
+    endpoint = await died(installation, receiver, clock)
+    page = await signed_in()
+    await page.goto(PATH)
+    await page.get_by_role("button", name="Mark Resolved").click()
+    await expect(page.locator("tbody tr")).to_have_count(0)
+    async with page.expect_event("load"):
+        await page.get_by_role("button", name="Undo").click()
+    await expect(page.locator("tbody tr")).to_have_count(1)
+    await expect(page.locator(".toast")).to_contain_text("Taken back.")
+    letter = await installation.api.letter(endpoint["id"])
+    assert letter["state"] == "open"
+    await page.keyboard.press("j")
+    await page.keyboard.press("m")
+    await expect(page.locator("tbody tr")).to_have_count(0)
+    await page.goto(f"{PATH}?state=resolved")
+    await page.keyboard.press("j")
+    await page.keyboard.press("z")
+    await expect(page.get_by_text("Open again.")).to_be_visible()
+    await expect(page.locator("tbody tr")).to_have_count(0)
+    await page.goto(f"/app/admin/dlq/{letter['id']}")
+    await expect(page.get_by_text("opened it again")).to_have_count(2)
+
+
 async def test_a_search_becomes_badges_that_are_edited_and_kept_by_reload_and_back(
     installation: Installation, receiver: Receiver, clock: ManualClock, signed_in: SignedIn
 ) -> None:

@@ -19,14 +19,12 @@ def main(door: socket.socket) -> None:
     from redrive.cli.main import main as redrive
 
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody asks how its children ended: each has a guard for that
-    while True:
-        message, fds, _, _ = socket.recv_fds(door, MAX_REQUEST_BYTES, STREAMS + 1)
-        if not message:
-            return
+    while (asked := socket.recv_fds(door, MAX_REQUEST_BYTES, STREAMS + 1))[0]:
+        message, fds, _, _ = asked
         if os.fork() == 0:
             door.close()
             _become(fds, **json.loads(message))
-            return redrive()
+            redrive()  # ends the process
         for fd in fds:
             os.close(fd)
 
@@ -41,7 +39,7 @@ def _become(fds: list[int], words: list[str], env: dict[str, str], cwd: str) -> 
     for number, fd in enumerate(fds):
         os.dup2(fd, number)
         os.close(fd)
-    sys.stdin, sys.stdout, sys.stderr = open(0), open(1, "w"), open(2, "w", buffering=1)  # noqa: PTH123, SIM115
+    sys.stdin, sys.stdout, sys.stderr = open(0), open(1, "w"), open(2, "w", buffering=1)  # noqa: SIM115
     os.environ.clear()
     os.environ.update(env)
     os.chdir(cwd)

@@ -33,8 +33,8 @@ TASK_MOVES = {
 DEAD_LETTER_MOVES = {
     "open": "replaying resolved ignored deleted",
     "replaying": "resolved open",
-    "resolved": "replaying deleted",
-    "ignored": "replaying resolved deleted",
+    "resolved": "replaying deleted open",
+    "ignored": "replaying resolved deleted open",
     "deleted": "",
 }
 

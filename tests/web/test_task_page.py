@@ -210,7 +210,7 @@ async def test_a_resolved_dead_letter_says_who_resolved_it_and_why(api: Api) -> 
     page = await read(api.owner, _letter_path(letter))
     assert page.has("dt", text="Resolved")
     assert any("by you because “booked by hand”" in fact.text for fact in page.all("dd"))
-    assert page.buttons == {"Manual Retry", "Retry now", "Delete"}
+    assert page.buttons == {"Manual Retry", "Retry now", "Reopen", "Delete"}
 
 
 async def test_a_replaying_letter_offers_what_its_waiting_task_offers(api: Api) -> None:

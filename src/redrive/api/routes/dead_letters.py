@@ -1,4 +1,4 @@
-"""Dead letters: what failed for good, in front of a person who looks, redrives, resolves, ignores, reopens or deletes."""
+"""Dead letters: what failed for good, in front of a person who looks, redrives, judges or deletes."""
 
 import random
 from typing import Annotated
