@@ -1,7 +1,7 @@
 """Fixtures that every test may use: a real PostgreSQL for the session, a fresh database for each test.
 
-Data folders lie directly below /tmp, not in pytest's own folders: those are closed to other accounts, and as
-root PostgreSQL runs under one of its own.
+Data folders lie directly below /tmp or in memory, not in pytest's own folders: those are closed to other accounts, and
+as root PostgreSQL runs under one of its own.
 """
 
 import asyncio
@@ -11,18 +11,30 @@ import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import asyncpg
 import pytest
 import pytest_asyncio
 from argon2 import PasswordHasher
+from fastapi import FastAPI
 
+from redrive.api import openapi
 from redrive.store import passwords
 from redrive.store.embedded import EmbeddedPostgres
 from redrive.store.migrate import migrate
 
 # For tests of behaviour. Tests about durability start a server of their own, with the settings as shipped.
-FAST_SETTINGS = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off", "max_connections": "200"}
+FAST_SETTINGS = {
+    "fsync": "off",
+    "synchronous_commit": "off",
+    "full_page_writes": "off",
+    "max_connections": "200",
+    "max_wal_size": "256MB",
+    "min_wal_size": "80MB",
+}
+DISK, MEMORY = Path("/tmp"), Path("/dev/shm")
+SESSION_BYTES = 4 * 1024**3  # some times what a server with the databases of a few tests takes
 TEMPLATE = "redrive_template"
 # Begun first, since their files take long: at the end, where some processes have nothing left to do, files are short.
 LONG_FOLDERS = ("faults", "browser", "cli", "e2e", "engine", "rows", "api", "store")
@@ -45,9 +57,29 @@ def shipped_hasher() -> Iterator[PasswordHasher]:
         yield shipped
 
 
+@pytest.fixture(scope="session", autouse=True)
+def one_description() -> Iterator[None]:
+    """Every installation describes the same API: to write that anew takes most of the time that beginning one does."""
+    describe = openapi.describe
+    written: dict[str, dict[str, Any]] = {}
+
+    def describe_once(app: FastAPI) -> None:
+        app.openapi_schema = written.get(app.version)
+        describe(app)
+        written[app.version] = app.openapi()
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(openapi, "describe", describe_once)
+        yield
+
+
 @pytest.fixture(scope="session")
 def session_dir() -> Iterator[Path]:
-    yield from _short_folder()
+    """In memory where there is plenty: a file system that makes and removes as many files as a database for each test
+    has is busy with little else.
+    """
+    has_room = MEMORY.is_dir() and shutil.disk_usage(MEMORY).free > SESSION_BYTES
+    yield from _short_folder(MEMORY if has_room else DISK)
 
 
 @pytest.fixture
@@ -133,8 +165,8 @@ async def _as_superuser(postgres: EmbeddedPostgres, *statements: str) -> None:
         await conn.close()
 
 
-def _short_folder() -> Iterator[Path]:
-    path = Path(tempfile.mkdtemp(prefix="rd-", dir="/tmp"))
+def _short_folder(within: Path = DISK) -> Iterator[Path]:
+    path = Path(tempfile.mkdtemp(prefix="rd-", dir=within))
     path.chmod(0o755)
     yield path
     shutil.rmtree(path)

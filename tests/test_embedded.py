@@ -336,7 +336,7 @@ async def test_a_lost_password_file_is_named(spoiled_dir: Path) -> None:
     (spoiled_dir / "redrive.password").unlink()
     with pytest.raises(EmbeddedError, match=r"redrive\.password: No such file"):
         await EmbeddedPostgres.start(spoiled_dir)
-    assert processes(spoiled_dir) == []
+    await none_left(spoiled_dir)
 
 
 async def test_a_file_in_the_place_of_the_folder_is_named(tmp_path: Path) -> None:

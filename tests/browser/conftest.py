@@ -9,15 +9,13 @@ One browser for the session, a fresh context for each page. A test whose pages h
 support.chromium. Without chromium all of them are skipped.
 """
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 import pytest
 import pytest_asyncio
-from fastapi import FastAPI
 from playwright.async_api import Browser, Page
 
-from redrive.api import openapi
 from redrive.core.permissions import Role
 from support.chromium import COMMAND, ENV, Visit, find_chromium, open_chromium, visiting
 from support.engine import ManualClock
@@ -26,22 +24,6 @@ from support.installation import installation as open_installation
 from support.receiver import Receiver, open_receiver
 
 SignedIn = Callable[..., Awaitable[Page]]
-
-
-@pytest.fixture(scope="package", autouse=True)
-def one_description() -> Iterator[None]:
-    """Every installation describes the same API: to write that anew takes most of the time that beginning one does."""
-    describe = openapi.describe
-    written: list[dict[str, Any]] = []
-
-    def describe_once(app: FastAPI) -> None:
-        app.openapi_schema = written[0] if written else None
-        describe(app)
-        written[:] = [app.openapi()]
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(openapi, "describe", describe_once)
-        yield
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")

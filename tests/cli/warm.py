@@ -4,6 +4,7 @@ of the time of a command, and tests run hundreds.
 Run by command.py as a script, with one end of a socket pair as its only argument. It ends when the other end closes.
 """
 
+import gc
 import json
 import os
 import signal
@@ -18,6 +19,7 @@ STREAMS = 3  # what a request brings: stdin, stdout, stderr; then where to say h
 def main(door: socket.socket) -> None:
     from redrive.cli.main import main as redrive
 
+    gc.freeze()  # what is loaded stays: the copies need not look through it
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody asks how its children ended: each has a guard for that
     while (asked := socket.recv_fds(door, MAX_REQUEST_BYTES, STREAMS + 1))[0]:
         message, fds, _, _ = asked
