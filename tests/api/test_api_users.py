@@ -1,11 +1,13 @@
 """Users over HTTP: members of an org, what may be changed of them and by whom."""
 
 import asyncio
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import pytest
 
 from redrive.store import users
+from redrive.store.audit import Act
+from redrive.store.sessions import make_link
 
 from .conftest import Api
 from .people import OURS, PASSWORD, audited, keyed, other_org, person, signed_in, write
@@ -87,7 +89,8 @@ async def test_anybody_changes_their_own_name_and_password_and_nothing_else(api:
     client, elsewhere = await signed_in(api, ada), await signed_in(api, ada)
     path = f"/v1/users/{ada['id']}"
     new = "a new password for ada"
-    assert (await client.request("PATCH", path, {"name": "A.", "password": new}, headers=OURS)).status == 200
+    given = {"name": "A.", "password": new, "current_password": PASSWORD}
+    assert (await client.request("PATCH", path, given, headers=OURS)).status == 200
     for value in ({"role": "ADMIN"}, {"suspended": False}, {"name": "x", "role": "VIEWER"}):
         assert (await client.request("PATCH", path, value, headers=OURS)).status == 403
     assert (await client.get(path)).json["name"] == "A."
@@ -102,6 +105,32 @@ async def test_anybody_changes_their_own_name_and_password_and_nothing_else(api:
             await asyncio.sleep(0.05)
     assert (await client.get(path)).status == 200  # the session that changed it stays
     assert new not in str(await audited(api, "user.update"))
+
+
+async def test_a_session_left_open_does_not_give_the_account_away(api: Api) -> None:
+    ada = await person(api, "OWNER")
+    client = await signed_in(api, ada)
+    path = f"/v1/users/{ada['id']}"
+    new = "a new password for ada"
+    missing = await client.request("PATCH", path, {"password": new}, headers=OURS)
+    assert (missing.status, missing.json["errors"][0]["loc"]) == (422, ["body", "current_password"])
+    guesses = [
+        await client.request("PATCH", path, {"password": new, "current_password": f"guess {n}"}, headers=OURS)
+        for n in range(6)
+    ]
+    assert [guess.status for guess in guesses] == [422] * 5 + [429]
+    assert "guess" not in guesses[0].body.decode()
+
+
+async def test_who_came_by_a_link_or_has_no_password_sets_one(api: Api) -> None:
+    ada = await person(api, "VIEWER")
+    async with api.context.engine_db.tenant(api.org_id) as session:
+        link = await make_link(session, user_id=UUID(ada["id"]), role=None, act=Act("test"), clock=api.context.clock)
+    client = api.client(None)
+    assert (await client.get(f"/login?token={link}")).status == 303
+    new = "a new password for ada"
+    assert (await client.request("PATCH", f"/v1/users/{ada['id']}", {"password": new}, headers=OURS)).status == 200
+    assert (await api.nobody.post("/v1/session", {"email": ada["email"], "password": new})).status == 200
 
 
 async def test_no_admin_touches_an_owner_or_makes_one(api: Api) -> None:

@@ -6,7 +6,7 @@ from uuid import uuid4
 import pytest
 
 from api.conftest import Api
-from api.people import OURS, keyed, other_org, person, signed_in, write
+from api.people import OURS, PASSWORD, keyed, other_org, person, signed_in, write
 from redrive.core.permissions import Role
 from redrive.core.ports import WorkerCard
 from redrive.store.workers import Workers
@@ -165,10 +165,9 @@ async def test_whoever_has_an_account_here_may_change_their_own_name_and_passwor
     page = await read(client, "/settings/account")
     forms = {form.attributes["data-path"] for form in page.all("form") if "data-api" in form.attributes}
     assert forms == {f"/v1/users/{vera['id']}"}
-    changed = await client.request(
-        "PATCH", f"/v1/users/{vera['id']}", {"password": "another battery horse"}, headers=OURS
-    )
-    assert changed.status == 200
+    assert page.has("input", name="current_password")
+    given = {"password": "another battery horse", "current_password": PASSWORD}
+    assert (await client.request("PATCH", f"/v1/users/{vera['id']}", given, headers=OURS)).status == 200
     assert "asked for with an API key" in (await read(api.owner, "/settings/account")).text
 
 

@@ -29,6 +29,11 @@ def token_in(cookies: bytes | None) -> str | None:
     return None
 
 
+def token_of(request: Request) -> str | None:
+    """Of the session whose cookie came along."""
+    return token_in(dict(request.scope["headers"]).get(b"cookie"))
+
+
 def is_from_elsewhere(headers: Headers) -> bool | None:
     """Whether a page of another site made the request; None where the browser does not say, or it is none."""
     site = headers.get(b"sec-fetch-site")

@@ -1,4 +1,4 @@
-"""Signing in: by password or by a one-time link; both end in a new session. Called by the routes of sessions.
+"""Signing in: by password or by a one-time link; both end in a new session. Called by the routes of sessions and users.
 
 Whoever fails is told the same whether the e-mail has an account or not, after the same work.
 """
@@ -6,15 +6,19 @@ Whoever fails is told the same whether the e-mail has an account or not, after t
 from math import ceil
 from uuid import UUID
 
+from pydantic import SecretStr
+
 from redrive.api.context import ApiContext
 from redrive.api.people_input import LoginIn
-from redrive.api.problems import Problem, not_found, suspended, too_many
+from redrive.api.problems import FieldError, Problem, invalid, not_found, suspended, too_many
 from redrive.store import audit, logins, orgs, sessions, users
 from redrive.store.audit import Act
 from redrive.store.db import Record
 from redrive.store.keys import Caller, Kind
 from redrive.store.passwords import is_password
 from redrive.store.sessions import Link
+
+PRESENT = ("body", "current_password")
 
 
 class Login:
@@ -31,9 +35,7 @@ class Login:
     async def by_password(self, given: LoginIn) -> str:
         """The new session's token, or Problem 401, 403, 404, 429."""
         clock = self._context.clock
-        wait_s = await logins.begin(self._db, given.email, self._address, clock)
-        if wait_s:
-            raise too_many(f"Too many sign-ins failed. Try again in {_waiting(wait_s)}.", wait_s)
+        await _count_try(self._context, given.email, self._address)
         user = await users.find_user(self._db, given.email)
         right = await is_password(user["password_hash"] if user else None, given.password.get_secret_value())
         if user is None or not right:
@@ -42,7 +44,7 @@ class Login:
             raise Problem(401, "The e-mail or the password is wrong.")
         await logins.forgive(self._db, given.email, self._address, clock)
         org_id = await self._org_of(user, given.org)
-        return await self._begin(Link(org_id, user["id"], None))
+        return await self._begin(Link(org_id, user["id"], None), by_link=False)
 
     async def by_link(self, token: str) -> str:
         link = await sessions.use_link(self._db, token, self._context.clock)
@@ -51,9 +53,9 @@ class Login:
                 401,
                 "This sign-in link was used, or is older than 15 minutes. `redrive login-link` prints a new one.",
             )
-        return await self._begin(link)
+        return await self._begin(link, by_link=True)
 
-    async def _begin(self, link: Link) -> str:
+    async def _begin(self, link: Link, *, by_link: bool) -> str:
         async with self._db.tenant(link.org_id) as session:
             if self._old_token is not None:
                 await sessions.end_session(session, self._old_token)
@@ -64,6 +66,7 @@ class Login:
                 role=link.role,
                 source=self._source,
                 clock=self._context.clock,
+                by_link=by_link,
             )
             if link.user_id is not None:
                 await users.note_login(session, link.user_id, self._context.clock)
@@ -104,6 +107,28 @@ class Login:
 
     def _act(self, actor: str) -> Act:
         return Act(actor, None, self._correlation_id, self._source)
+
+
+async def prove_password(context: ApiContext, token: str, given: SecretStr | None, address: str) -> None:
+    """Whoever sets a new password of their own knows the present one: a session left open is not enough.
+
+    Wrong ones count as failed sign-ins. Not asked of those who came by a link, or have none.
+    """
+    asked = await sessions.password_to_prove(context.engine_db, token)
+    if asked is None:
+        return
+    if given is None:
+        raise invalid(FieldError(PRESENT, "is needed: the password that you have now"))
+    await _count_try(context, asked["email"], address)
+    if not await is_password(asked["password_hash"], given.get_secret_value()):
+        raise invalid(FieldError(PRESENT, "is not the password that you have now"))
+    await logins.forgive(context.engine_db, asked["email"], address, context.clock)
+
+
+async def _count_try(context: ApiContext, email: str, address: str) -> None:
+    wait_s = await logins.begin(context.engine_db, email, address, context.clock)
+    if wait_s:
+        raise too_many(f"Too many sign-ins failed. Try again in {_waiting(wait_s)}.", wait_s)
 
 
 def _waiting(wait_s: float) -> str:

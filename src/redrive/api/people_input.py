@@ -132,7 +132,7 @@ class UserIn(_In):
 
 
 class UserChangeIn(_In):
-    """The fields to change; what is left out stays."""
+    """The fields to change; what is left out stays. `current_password`: to change one's own."""
 
     model_config = _in({"role": "STAFF"})
 
@@ -140,6 +140,7 @@ class UserChangeIn(_In):
     role: RoleName | None = None
     suspended: bool | None = None
     password: NewPassword | None = None
+    current_password: Annotated[SecretStr, Field(max_length=MAX_PASSWORD_CHARS)] | None = None
 
     @property
     def is_personal(self) -> bool:

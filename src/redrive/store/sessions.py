@@ -14,7 +14,7 @@ from redrive.core.permissions import Role
 from redrive.store import audit
 from redrive.store.audit import Act
 from redrive.store.clock import Clock
-from redrive.store.db import Database, Session
+from redrive.store.db import Database, Record, Session
 from redrive.store.keys import Caller, Kind
 from redrive.store.orgs import OrgFacts, new_id
 
@@ -42,7 +42,14 @@ def _digest(token: str) -> bytes:
 
 
 async def open_session(
-    session: Session, *, org_id: UUID, user_id: UUID | None, role: Role | None, source: str | None, clock: Clock
+    session: Session,
+    *,
+    org_id: UUID,
+    user_id: UUID | None,
+    role: Role | None,
+    source: str | None,
+    clock: Clock,
+    by_link: bool = False,
 ) -> tuple[str, UUID]:
     """A new session's token and id. `role`: of a link that names no user."""
     token, session_id = new_token(), new_id()
@@ -56,6 +63,7 @@ async def open_session(
         source,
         SESSION_LASTS,
         clock.now(),
+        by_link,
     )
     return token, session_id
 
@@ -84,6 +92,11 @@ async def find_session(db: Database, token: str, clock: Clock) -> Caller | None:
         stored_bytes=org.stored_bytes,
         suspended=row["suspended_at"] is not None or row["disabled_at"] is not None,
     )
+
+
+async def password_to_prove(db: Database, token: str) -> Record | None:
+    """E-mail and hash of the password that must be known to set a new one in this session; None: none need be."""
+    return await db.fetchrow("password_to_prove", _digest(token))
 
 
 async def extend_session(db: Database, token: str, clock: Clock) -> None:

@@ -5,7 +5,7 @@ from fastapi import APIRouter, Depends, Request, Response
 from redrive.api import shapes
 from redrive.api.answers import answer
 from redrive.api.auth import SCHEMES, Authenticator, Known
-from redrive.api.browser import client_address, give_cookie, refuse_foreign_pages, take_cookie, token_in
+from redrive.api.browser import client_address, give_cookie, refuse_foreign_pages, take_cookie, token_of
 from redrive.api.context import ApiContext, Context, act_of, correlation_of
 from redrive.api.login import Login, admitted
 from redrive.api.people_input import LoginIn, SwitchIn
@@ -25,12 +25,8 @@ router = APIRouter(tags=["session"], dependencies=SCHEMES)
 _LINK_REFUSED = {401: "used", 403: "suspended"}
 
 
-def _token(request: Request) -> str | None:
-    return token_in(dict(request.scope["headers"]).get(b"cookie"))
-
-
 def _own_token(request: Request, caller: Caller) -> str:
-    token = _token(request)
+    token = token_of(request)
     if caller.kind == Kind.KEY or token is None:
         raise Problem(403, "This is for sessions of a browser. A key names another org in the header X-Redrive-Org.")
     return token
@@ -41,7 +37,7 @@ def _login(request: Request, context: ApiContext) -> Login:
         context,
         address=client_address(request),
         correlation_id=correlation_of(request),
-        old_token=_token(request),
+        old_token=token_of(request),
     )
 
 

@@ -8,9 +8,10 @@ from fastapi import APIRouter, Depends, Query, Request, Response
 from redrive.api import shapes
 from redrive.api.answers import answer
 from redrive.api.auth import SCHEMES, Admitter, Known
-from redrive.api.browser import token_in
+from redrive.api.browser import client_address, token_of
 from redrive.api.context import Context, act_of
 from redrive.api.cursors import ListPlace
+from redrive.api.login import prove_password
 from redrive.api.once import Once
 from redrive.api.people_input import UserChangeIn, UserIn
 from redrive.api.problems import Problem, forbidden, not_found
@@ -114,20 +115,22 @@ async def get_user(user_id: str, caller: Known, context: Context) -> Response:
 
 @router.patch("/{user_id}", dependencies=[Depends(no_query)], responses=shows(User), openapi_extra=ADMITTERS)
 async def change_user(user_id: str, request: Request, given: UserChangeIn, caller: Known, context: Context) -> Response:
-    """Change the fields given. One's own name and password anybody changes; another's password, an OWNER only."""
+    """Change the fields given. One's own name and, knowing it, password anybody changes; another's, an OWNER only."""
     wanted = id_in_path(user_id, NOUN)
     is_self = _is_self(caller, wanted)
     if not caller.may(Action.ADMIT) and not (is_self and given.is_personal):
         raise forbidden(caller, Action.ADMIT)
     if given.password is not None and not is_self and caller.role != Role.OWNER:
         raise Problem(403, "A password is changed by its user, or by an OWNER.")
+    token = token_of(request) if is_self else None
+    if given.password is not None and token is not None:
+        await prove_password(context, token, given.current_password, client_address(request))
     change = UserChange(
         name=given.name,
         role=given.role,
         suspended=given.suspended,
         password_hash=await hash_password(given.password.get_secret_value()) if given.password else None,
     )
-    token = token_in(dict(request.scope["headers"]).get(b"cookie")) if is_self else None
     async with context.beyond(caller) as session:
         row = await users.change_user(
             session, wanted, change, by=caller.role, act=act_of(request, caller), is_self=is_self, token=token

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from fastapi import APIRouter, Request, Response
 
+from redrive.api.browser import token_of
 from redrive.api.context import ApiContext, Context
 from redrive.api.routes.orgs import shape_of as org_shape
 from redrive.api.routes.retries import as_seen_by
@@ -15,6 +16,7 @@ from redrive.store.actors import actor_names
 from redrive.store.keys import Caller, Kind
 from redrive.store.passwords import MIN_PASSWORD_CHARS
 from redrive.store.pausing import MAX_PAUSED_SHOWN, Pause
+from redrive.store.sessions import password_to_prove
 from redrive.store.workers import WorkerSeen, list_workers
 from redrive.version import __version__
 from redrive.web.actors import Actor, shown_actor
@@ -81,6 +83,7 @@ class AccountPage:
 
     frame: Frame
     account: Shape | None
+    must_prove: bool  # that one knows the present password, to set a new one
     tab: str = ACCOUNT_PATH
 
     min_password_chars = MIN_PASSWORD_CHARS
@@ -127,4 +130,8 @@ async def account_page(request: Request, visitor: Visitor, context: Context) -> 
     async with context.tenant(visitor) as session:
         frame = await load_frame(session, visitor, context.clock, PATH)
         row = await users.get_user(session, visitor.id) if visitor.kind is Kind.USER else None
-    return render(request, "settings_account.html", AccountPage(frame, user_shape(row) if row else None))
+    token = token_of(request)
+    asked = await password_to_prove(context.engine_db, token) if row and token else None
+    return render(
+        request, "settings_account.html", AccountPage(frame, user_shape(row) if row else None, asked is not None)
+    )
