@@ -12,6 +12,7 @@ from redrive.api.schemas.endpoint_actions import SecretShown, SentTest
 from redrive.api.schemas.endpoints import Endpoint
 from redrive.store.audit import Act
 from redrive.store.endpoints import EndpointSpec
+from support.receiver import Answer as ReceiverAnswer
 from support.receiver import Received, Receiver, open_receiver
 from support.working import open_worker
 
@@ -97,6 +98,27 @@ async def test_a_test_is_an_event_for_this_endpoint_alone(api: Api) -> None:
     status = await api.owner.get(f"/v1/events/{sent.json['event_id']}/status")
     assert status.json["status"] == "delivered"
     assert await _audited(api, f"/v1/endpoints/{made['id']}") == [("endpoint.test", None)]
+
+
+@pytest.mark.parametrize("policy", ["integration", "manual", "relay"])
+async def test_a_test_is_tried_once_and_its_failure_is_nobody_s_work(own_api: Api, policy: str) -> None:
+    api = own_api
+    async with open_receiver() as receiver:
+        receiver.usual = ReceiverAnswer(503)
+        async with api.context.app_db.tenant(api.org_id) as session:
+            spec = EndpointSpec("hook", receiver.url, policy=policy)
+            row, _ = await api.context.endpoints.create(session, spec, Act("a test"))
+        sent = await api.owner.post(f"/v1/endpoints/{row['id']}/test")
+        async with open_worker(api.context.engine_db, api.context.sealer, api.context.clock) as worker:
+            await worker.run_until_idle()
+        assert len(receiver.requests) == 1
+    assert (await api.owner.get(f"/v1/events/{sent.json['event_id']}/status")).json["status"] == "failed"
+    assert (await api.owner.get("/v1/retry-queue")).json["data"] == []
+    assert (await api.owner.get("/v1/dead-letters")).json["data"] == []
+    (letter,) = (await api.owner.get("/v1/dead-letters?state=ignored")).json["data"]
+    resolution = (await api.owner.get(f"/v1/dead-letters/{letter['id']}")).json["resolution"]
+    assert (resolution["by"], resolution["because"]) == ("engine", "it was a test")
+    assert (await api.owner.post(f"/v1/dead-letters/{letter['id']}/reopen")).json["state"] == "open"
 
 
 @pytest.mark.parametrize("payload", [None, 12345678901234567890123, "é", [1.5, {"a": None}], {}])

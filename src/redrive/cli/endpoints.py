@@ -180,7 +180,7 @@ def send_test(
     payload: Annotated[str, typer.Option("--payload", help="The event's payload: JSON.")] = '{"test": true}',
     as_json: AsJson = False,
 ) -> None:
-    """Send an event to this endpoint and no other; prints its id."""
+    """Send an event to this endpoint and no other, once; prints its id."""
 
     async def work() -> bool:
         if not 1 <= len(event_type) <= MAX_TEXT_CHARS or not event_type.isprintable():

@@ -20,7 +20,7 @@ from redrive.store.clock import Clock
 from redrive.store.db import Record, Session
 from redrive.store.dead_letters import begin_generation, lock_redrivable
 from redrive.store.events import MAX_PAYLOAD_BYTES
-from redrive.store.policies import get_policy, policy_of
+from redrive.store.policies import add_terms, get_policy, policy_of
 from redrive.store.retry_queue import Refusal
 
 MAX_EDITS = 20  # of one dead letter
@@ -144,10 +144,7 @@ async def _terms(session: Session, letter: Record, policy: Policy | str | None) 
         if row is None:
             raise EditError(f"there is no policy named {policy!r}", "override_retry_policy")
         return row["id"], policy_of(row)
-    spec = msgspec.json.encode(policy.to_spec()).decode()
-    row = await session.fetchrow("add_override_policy", session.org_id, OVERRIDE_NAME, spec, policy.timeout_s)
-    assert row is not None
-    return row["id"], policy
+    return await add_terms(session, OVERRIDE_NAME, policy), policy
 
 
 async def _add(session: Session, letter: Record, edit: Edit, act: Act, clock: Clock) -> int | None:

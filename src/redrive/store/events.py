@@ -4,6 +4,7 @@ accept() is called by the API's committer and by the CLI; the reads serve the AP
 """
 
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import NamedTuple
 from uuid import UUID
@@ -13,10 +14,12 @@ from redrive.store.audit import Act
 from redrive.store.clock import Clock
 from redrive.store.db import Database, Record, Session, array_or_null
 from redrive.store.paging import Page, page_of
+from redrive.store.policies import add_terms, policy_of
 
 MAX_PAYLOAD_BYTES = 1_048_576
 MAX_BATCH_EVENTS = 1_000
 JSON_TYPE = "application/json"
+TEST_TERMS = "test"
 
 
 class NewEvent(NamedTuple):
@@ -63,10 +66,17 @@ async def accept(db: Database | Session, events: Sequence[NewEvent], clock: Cloc
 
 
 async def accept_test(session: Session, event: NewEvent, act: Act, clock: Clock) -> Receipt:
-    """An event by which a person tries an endpoint, and in the same transaction its entry in the audit."""
+    """An event by which a person tries an endpoint, and in the same transaction its entry in the audit.
+
+    One try on the terms of any other delivery: where it fails, it is ignored, and nobody is told but who sent it.
+    """
     (receipt,) = await accept(session, [event], clock)
     if receipt.verdict == "accepted":
         assert event.endpoint_id is not None
+        row = await session.fetchrow("terms_of_event", event.org_id, event.id)
+        assert row is not None, "it was written in this transaction"
+        once = await add_terms(session, TEST_TERMS, replace(policy_of(row), max_retries=0, notify=False))
+        await session.execute("make_test", event.org_id, event.id, once)
         await audit.record(session, act, "endpoint.test", "endpoint", event.endpoint_id, after={"event_id": event.id})
     return receipt
 

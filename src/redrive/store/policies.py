@@ -67,6 +67,15 @@ def policy_of(row: Record) -> Policy:
     return Policy.from_spec(msgspec.json.decode(row["spec"]))
 
 
+async def add_terms(session: Session, name: str, policy: Policy) -> UUID:
+    """The id of a policy for single tasks, which no list shows and no name leads to. The same terms are one row."""
+    spec = msgspec.json.encode(policy.to_spec()).decode()
+    row = await session.fetchrow("add_override_policy", session.org_id, name, spec, policy.timeout_s)
+    assert row is not None
+    terms_id: UUID = row["id"]
+    return terms_id
+
+
 def retries_granted(row: Record, failures: int) -> int:
     """For the log, as core.lifecycle has it; without the limit of a policy that this version cannot read."""
     try:

@@ -147,7 +147,7 @@ async def rotate_secret(
 async def send_test(
     endpoint_id: str, request: Request, caller: Manager, context: Context, given: EndpointTestIn | None = None
 ) -> Response:
-    """Send an event to this endpoint and no other, on the road of every event: policy, retries and dead letters too."""
+    """Send an event to this endpoint and no other: signed and delivered as every event is, but tried once."""
     wanted = _id(endpoint_id)
     asked = given or EndpointTestIn()
     body = json.dumps(asked.payload, ensure_ascii=False).encode()

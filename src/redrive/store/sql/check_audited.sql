@@ -8,7 +8,7 @@ WITH done AS (
      ('dead_letter.retry', d.replays > 0),  -- or a replay, which is a retry with other terms
      -- A replay that succeeded resolves the letter by itself.
      ('dead_letter.resolve', d.state = 'resolved' AND t.state = 'dead'),
-     ('dead_letter.ignore', d.state = 'ignored'),
+     ('dead_letter.ignore', d.state = 'ignored' AND d.closed_by <> 'engine'),  -- which ignores failed tests
      ('dead_letter.delete', d.state = 'deleted')) AS act(action, taken)
    WHERE act.taken)
 SELECT done.org_id, done.task_id AS id, format('%s is not in the audit', done.action) AS detail

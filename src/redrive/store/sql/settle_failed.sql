@@ -34,9 +34,12 @@ tried AS (
 died AS (
   INSERT INTO redrive.dead_letter AS d (org_id, task_id, state, kind, event_id, endpoint_id, event_type, external_system,
                                         reason, category, fingerprint, error_message, config, first_failed_at,
-                                        failed_at, generation, created_at, updated_at)
-  SELECT org_id, id, 'open', kind, event_id, endpoint_id, event_type, external_system, reason, category, fingerprint,
-         error_message, redrive.config_of(org_id, endpoint_id), first_failed_at, now, generation, now, now
+                                        failed_at, generation, created_at, updated_at, closed_at, closed_by,
+                                        closed_because)
+  SELECT org_id, id, CASE WHEN is_test THEN 'ignored' ELSE 'open' END, kind, event_id, endpoint_id, event_type,
+         external_system, reason, category, fingerprint, error_message, redrive.config_of(org_id, endpoint_id),
+         first_failed_at, now, generation, now, now,
+         CASE WHEN is_test THEN now END, CASE WHEN is_test THEN 'engine' END, CASE WHEN is_test THEN 'it was a test' END
     FROM closed WHERE verdict = 'die'
   ON CONFLICT (org_id, task_id) DO UPDATE SET
          state = 'open', reason = excluded.reason, category = excluded.category, fingerprint = excluded.fingerprint,

@@ -48,8 +48,8 @@ async function follow(event) {
       const ended = data.filter((each) => each.ended_at);
       if (ended.length === told) continue;
       told = ended.length;
-      const { status, next_retry_at: next } = await call("GET", `/v1/events/${event}/status`);
-      say(ended.at(-1), status, next);
+      const { status } = await call("GET", `/v1/events/${event}/status`);
+      say(ended.at(-1), status);
       if (status === "delivered" || status === "failed") return deliveries.refresh();
     }
     if (!told) tell("warn", "Nothing has tried it within a minute. Is the endpoint paused or disabled, or no worker at work? It is delivered when that ends.");
@@ -58,11 +58,10 @@ async function follow(event) {
   }
 }
 
-function say(attempt, status, next) {
+function say(attempt, status) {
   const took = attempt.duration_ms === null ? "" : ` in ${Math.round(attempt.duration_ms).toLocaleString("en-US")} ms`;
   if (status === "delivered") return tell("ok", `Delivered: HTTP ${attempt.status_code}${took}.`, attempt.task_id);
-  const retried = status === "failed" ? "It is among the dead letters now." : next ? "It is tried again." : "It waits for a person.";
-  tell(status === "failed" ? "bad" : "warn", `Failed${took}: ${sentence(attempt.error_message)} ${retried}`, attempt.task_id);
+  tell("bad", `Failed${took}: ${sentence(attempt.error_message)}`, attempt.task_id);
 }
 
 const form = document.querySelector("[data-recover]");
