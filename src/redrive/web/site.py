@@ -73,7 +73,7 @@ class Site:
         path = request.url.path
         if path.startswith(_MACHINES) or "text/html" not in request.headers.get("accept", ""):
             return None
-        return problem_page(request, Problem(404, "There is no page at this address."))
+        return await problem_page(request, Problem(404, "There is no page at this address."))
 
     def close(self) -> None:
         self.live.close()

@@ -5,30 +5,38 @@ Every route of web is a PageRoute; those for people who are signed in take a Vis
 
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
+from http import HTTPStatus
 from typing import Annotated, Any
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 from fastapi import Depends, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
 
 from redrive.api.auth import Authenticator
-from redrive.api.context import correlation_of
+from redrive.api.context import ApiContext, correlation_of
 from redrive.api.failures import problem_of
 from redrive.api.problems import Problem, bad_query, forbidden
 from redrive.core.permissions import Action
 from redrive.store.keys import Caller
+from redrive.web.frame import Frame, load_frame
 from redrive.web.render import render
 
 SIGN_IN = "/sign-in"
 
+Handle = Callable[[Request], Coroutine[Any, Any, Response]]
+
 
 @dataclass(frozen=True, slots=True)
 class ErrorPage:
+    """`frame`: None for whoever is not signed in, and where it cannot be had. `first_href`: where a list begins."""
+
+    frame: Frame | None
     status: int
     title: str
     detail: str
     correlation_id: str
+    first_href: str | None
 
 
 TITLES = {
@@ -43,34 +51,64 @@ TITLES = {
 class PageRoute(APIRoute):
     """A route whose problems are pages. Whoever is not signed in is sent to do so, and comes back."""
 
-    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+    def get_route_handler(self) -> Handle:
         handle = super().get_route_handler()
 
         async def handler(request: Request) -> Response:
             try:
-                return await handle(request)
-            except RequestValidationError:
-                return problem_page(request, bad_query())
-            except Problem as problem:
-                # A stream is told by the status alone: it shows no page, and cannot go to another.
-                if "text/event-stream" in request.headers.get("accept", ""):
-                    return Response(status_code=problem.status, headers=dict(problem.headers))
-                if problem.status == 401:
-                    return _to_sign_in(request)
-                return problem_page(request, problem)
+                return await _with_problems_told(handle, request)
             except Exception as error:  # noqa: BLE001 (the last line before the browser: told, and logged)
-                return problem_page(request, problem_of(error, correlation_of(request)))
+                return _page_of(request, problem_of(error, correlation_of(request)), None)
 
         return handler
 
 
-def problem_page(request: Request, problem: Problem) -> Response:
+async def _with_problems_told(handle: Handle, request: Request) -> Response:
+    try:
+        return await handle(request)
+    except RequestValidationError:
+        return await problem_page(request, bad_query())
+    except Problem as problem:
+        # A stream is told by the status alone: it shows no page, and cannot go to another.
+        if "text/event-stream" in request.headers.get("accept", ""):
+            return Response(status_code=problem.status, headers=dict(problem.headers))
+        if problem.status == 401:
+            return _to_sign_in(request)
+        return await problem_page(request, problem)
+
+
+async def problem_page(request: Request, problem: Problem) -> Response:
+    """A problem told among the other pages, so that there is a way on. Not where nothing can be read: then alone."""
+    return _page_of(
+        request, problem, await _frame_of(request) if problem.status < HTTPStatus.TOO_MANY_REQUESTS else None
+    )
+
+
+async def _frame_of(request: Request) -> Frame | None:
+    context: ApiContext = request.app.state.context
+    try:
+        visitor = await visiting(Action.READ)(request)
+    except Problem:
+        return None
+    async with context.tenant(visitor) as session:
+        return await load_frame(session, visitor, context.clock, request.url.path)
+
+
+def _page_of(request: Request, problem: Problem, frame: Frame | None) -> Response:
     title = TITLES.get(problem.status, "Something went wrong")
     said = " ".join([problem.detail, *(f"{error.loc[-1]} {error.msg}." for error in problem.errors if error.loc)])
-    page = ErrorPage(problem.status, title, said, correlation_of(request))
+    page = ErrorPage(frame, problem.status, title, said, correlation_of(request), _first_href(request))
     response = render(request, "error.html", page, status=problem.status)
     response.headers.update(dict(problem.headers))
     return response
+
+
+def _first_href(request: Request) -> str | None:
+    """The same list without the place in it, which leads nowhere any more."""
+    if "cursor" not in request.query_params:
+        return None
+    kept = [(name, value) for name, value in request.query_params.multi_items() if name != "cursor"]
+    return request.url.path + (f"?{urlencode(kept)}" if kept else "")
 
 
 def _to_sign_in(request: Request) -> Response:
