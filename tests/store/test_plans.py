@@ -227,7 +227,7 @@ APP = [
     Case("list_deliveries", lambda facts: (facts.engine.org_id, [facts.task_id]), "task_pkey"),
     Case("oldest_due", lambda facts: (facts.engine.org_id, facts.now, 10_000), "task_retrying"),
     Case("count_held", lambda facts: (facts.engine.org_id, new_id(), 10_000), "task_held"),
-    Case("hold_causes", _by_task, "task_pkey"),
+    Case("hold_causes", lambda facts: (facts.engine.org_id, [new_id()]), "task_pkey"),
     Case("list_operations", _operations(None), "operation_pkey", sorts=False),
     Case("list_operations", _operations(True), "operation_unfinished", sorts=False),
     Case("count_operations", lambda facts: (*_operations(True)(facts)[:4], 100), "operation_unfinished"),

@@ -117,9 +117,16 @@ async def endpoint_pause(session: Session, endpoint_id: UUID) -> Pause | None:
 
 async def hold_causes(session: Session, task_id: UUID) -> list[str]:
     """Why a task is held, for a person to read; nothing where it is being released at this moment."""
-    row = await session.fetchrow("hold_causes", session.org_id, task_id)
-    if row is None:
-        return []
+    return (await hold_causes_of(session, [task_id])).get(task_id, [])
+
+
+async def hold_causes_of(session: Session, task_ids: Sequence[UUID]) -> dict[UUID, list[str]]:
+    """Why tasks are held, or will be when they fall due; those that nothing holds have an empty list."""
+    rows = await session.fetch("hold_causes", session.org_id, list(task_ids)) if task_ids else []
+    return {row["id"]: _causes(row) for row in rows}
+
+
+def _causes(row: Record) -> list[str]:
     named = f'its endpoint "{row["endpoint"]}" is'
     return [
         cause

@@ -154,7 +154,7 @@ async def find_task(context: ApiContext, session: Session, viewer: Caller, task_
         acts=acts,
         endpoint=names.get(row["endpoint_id"]),
         names=await actor_names(context.engine_db, viewer.org_id, involved),
-        held_since=tuple(await pausing.hold_causes(session, task_id)) if row["state"] == "held" else (),
+        held_since=tuple(await pausing.hold_causes(session, task_id)) if row["state"] in ("waiting", "held") else (),
         viewer=viewer,
     )
 

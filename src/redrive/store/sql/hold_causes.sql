@@ -1,8 +1,8 @@
--- hold_causes: all that may hold a task. $1 org, $2 task.
-SELECT i.paused_at AS installation_paused_at, o.paused_at AS org_paused_at, e.name AS endpoint,
+-- hold_causes: all that may hold tasks. $1 org, $2 tasks.
+SELECT t.id, i.paused_at AS installation_paused_at, o.paused_at AS org_paused_at, e.name AS endpoint,
        e.paused_at AS endpoint_paused_at, e.disabled_at AS endpoint_disabled_at
   FROM redrive.task t
   JOIN redrive.installation i ON i.singleton
   JOIN redrive.org o ON o.org_id = t.org_id
   LEFT JOIN redrive.endpoint e ON e.org_id = t.org_id AND e.id = t.endpoint_id AND e.deleted_at IS NULL
- WHERE t.org_id = $1 AND t.id = $2;
+ WHERE t.org_id = $1 AND t.id = ANY ($2::uuid[]);

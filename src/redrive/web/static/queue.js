@@ -71,7 +71,7 @@ function renew(row, entry) {
   const next = row.querySelector('[data-cell="next"]');
   if (entry.status === "in_progress") {
     next.replaceChildren(badge("in progress", "info"));
-  } else if (entry.held) {
+  } else if (entry.held || row.dataset.heldSince) {
     next.replaceChildren(badge("held", "warn"));
   } else if (entry.next_retry_at) {
     const at = Date.parse(entry.next_retry_at);
