@@ -106,3 +106,20 @@ async def test_another_org_sees_none_of_it(api: Api) -> None:
     org_id, _ = await other_org(api)
     stranger = await signed_in(api, await person(api, "ADMIN", org_id=org_id))
     assert "No entries here" in (await read(stranger, f"/audit?id={endpoint['id']}")).text
+
+
+async def test_what_one_operation_did_stands_on_one_line(api: Api) -> None:
+    await api.endpoint()
+    first = await api.dead_task()
+    assert (await api.owner.post(f"/v1/dead-letters/{first['id']}/resolve")).status == 200
+    ids = [(await api.dead_task())["id"] for _ in range(3)]
+    done = await api.owner.post("/v1/dead-letters/bulk?wait=true", {"action": "ignore", "ids": ids})
+    page = await read(api.owner, "/audit")
+    operation = done.headers["x-operation-id"]
+    assert "and 2 more of this operation" in page.text
+    assert len([cell for cell in page.all("code") if cell.text == "dead_letter.ignore"]) == 1
+    assert page.has("a", href=f"/operations/{operation}", text="this operation")
+    before = next(link for link in page.all("a") if link.text == "what came before it")
+    earlier = await read(api.owner, before.attributes["href"])
+    assert "dead_letter.ignore" not in {cell.text for cell in earlier.all("code")}
+    assert "dead_letter.resolve" in {cell.text for cell in earlier.all("code")}

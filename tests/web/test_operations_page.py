@@ -1,6 +1,7 @@
 """The list of operations, and the page of one."""
 
 from typing import Any
+from uuid import uuid4
 
 import pytest
 
@@ -157,3 +158,12 @@ async def test_an_operation_that_is_unknown_or_anothers_is_a_page_that_says_so(a
 
 async def test_without_operations_the_page_says_what_would_stand_here(api: Api) -> None:
     assert "No operations yet" in (await read(api.viewer, "/operations")).text
+
+
+@pytest.mark.parametrize(("good", "bad", "kind"), [(1, 0, "ok"), (1, 1, "warn"), (0, 1, "bad")])
+async def test_one_that_has_ended_looks_as_good_as_what_came_of_it(api: Api, good: int, bad: int, kind: str) -> None:
+    await api.endpoint()
+    ids = [(await api.dead_task())["id"] for _ in range(good)] + [str(uuid4()) for _ in range(bad)]
+    done = await api.owner.post("/v1/dead-letters/bulk?wait=true", {"action": "ignore", "ids": ids})
+    for path in ("/operations", f"/operations/{done.headers['x-operation-id']}"):
+        assert (await read(api.owner, path)).has("span", class_=f"badge {kind}", text="completed")

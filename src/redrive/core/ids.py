@@ -3,6 +3,7 @@
 Called by store and api wherever a row gets its id.
 """
 
+from datetime import UTC, datetime
 from uuid import UUID
 
 RANDOM_BYTES = 10
@@ -21,3 +22,8 @@ def uuid7(unix_ms: int, random_bits: bytes) -> UUID:
     rand_a = (chance >> 64) & _RAND_A_MASK
     rand_b = chance & _RAND_B_MASK
     return UUID(int=unix_ms << 80 | 0x7 << 76 | rand_a << 64 | 0b10 << 62 | rand_b)
+
+
+def time_of(id: UUID) -> datetime:
+    """When a version 7 was made."""
+    return datetime.fromtimestamp((id.int >> 80) / 1000, UTC)

@@ -6,6 +6,7 @@ Used by the pages of lists; what they filter by, they say themselves.
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from types import MappingProxyType
 from uuid import UUID
 
 from fastapi import Request, Response
@@ -15,7 +16,7 @@ from redrive.api.shapes import Shape
 from redrive.store import operations
 from redrive.store.db import Session
 from redrive.store.dead_letters import get_dead_letter
-from redrive.store.endpoint_names import endpoint_called
+from redrive.store.endpoint_names import endpoint_called, endpoint_names
 from redrive.store.events import get_event
 from redrive.store.keys import Caller
 from redrive.store.logs import get_log
@@ -56,9 +57,10 @@ def searched(request: Request, names: tuple[str, ...]) -> Search | Response:
     return Response(status_code=303, headers={"location": search.address(request.url.path)})
 
 
-def terms_of(search: Search, path: str) -> tuple[Term, ...]:
+def terms_of(search: Search, path: str, words: Mapping[str, str] = MappingProxyType({})) -> tuple[Term, ...]:
+    """The badges of a search. `words`: what to show of a qualifier instead of its value, which may be an id."""
     shown = [
-        Term(name, value, quoted(name, value), search.without(name).address(path))
+        Term(name, words.get(name, value), quoted(name, value), search.without(name).address(path))
         for name, value in search.terms.items()
     ]
     if search.text:
@@ -95,6 +97,7 @@ class FilterBuilder:
 
     def __init__(self, search: Search, now: datetime) -> None:
         self.filter: dict[str, object] = {}
+        self.words: dict[str, str] = {}  # for the badges of what was given by its id
         self.problems = [
             f"“{name}:” is no qualifier of this list; it is searched for as text." for name in search.unknown
         ]
@@ -138,6 +141,8 @@ class FilterBuilder:
             self._refuse(f"There is no endpoint called “{value}”.")
         else:
             self.filter["endpoint_id"] = found
+            names = await endpoint_names(session, [found]) if as_id(value) else {}
+            self.words["endpoint"] = names.get(found, value)
 
     def nothing_if_unclear(self) -> None:
         """A filter that means nothing matches nothing: shown as everything, a bulk action would take everything."""

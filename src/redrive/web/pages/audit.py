@@ -13,6 +13,7 @@ from redrive.api.context import Context
 from redrive.api.cursors import ListPlace
 from redrive.api.routes.audit import entry
 from redrive.api.shapes import Shape
+from redrive.core.ids import time_of
 from redrive.core.permissions import Action
 from redrive.store import audit
 from redrive.store.actors import ActorName, actor_names, member_called
@@ -71,7 +72,7 @@ async def audit_page(request: Request, visitor: Visitor, context: Context) -> Re
     shown = AuditPage(
         frame=frame,
         asked=Asked(search, chosen.filter, tuple(chosen.problems), _terms(search, chosen, names, visitor)),
-        entries=[_shown(row, names, endpoints, visitor) for row in page.rows],
+        entries=_folded([_shown(row, names, endpoints, visitor) for row in page.rows], search),
         next_href=search.address(PATH, cursor=context.cursors.write(place, page.next_key)) if page.next_key else None,
         first_href=search.address(PATH) if given else None,
         csv_href=_export(chosen.filter, "csv"),
@@ -113,6 +114,20 @@ async def _actor(session: Session, called: str, chosen: FilterBuilder, visitor: 
     return found or called
 
 
+def _folded(entries: Sequence[Shape], search: Search) -> list[Shape]:
+    """What one operation did to one thing after another stands on one line: the operation's page has each of them."""
+    folded: list[Shape] = []
+    for one in entries:
+        last = folded[-1] if folded else None
+        operation = one["operation_id"]
+        if last and operation is not None and (operation, one["action"]) == (last["operation_id"], last["action"]):
+            last["more_alike"] += 1  # type: ignore[operator]
+        else:
+            began = None if operation is None else iso(time_of(UUID(str(operation))))
+            folded.append(one | {"more_alike": 0, "before_href": search.address(PATH, until=began)})
+    return folded
+
+
 def _shown(row: Record, names: Mapping[str, ActorName], endpoints: Mapping[UUID, str], visitor: Caller) -> Shape:
     shape = entry(row, whole=visitor.may(Action.ADMIT))
     before, after = (_read(row[side]) if shape[side] is not None else None for side in ("before", "after"))
@@ -121,6 +136,7 @@ def _shown(row: Record, names: Mapping[str, ActorName], endpoints: Mapping[UUID,
     known = names.get(f"{kind}:{subject_id}")
     own_name = visitor.org_name if subject_id == visitor.org_id else None
     return shape | {
+        "operation_id": after.get("operation_id") if isinstance(after, Mapping) else None,
         "who": shown_actor(row["actor"], names, visitor),
         "lines": lines,
         "more_lines": more,
@@ -144,12 +160,7 @@ def _subjects(rows: Sequence[Record], kind: str) -> list[UUID]:
 def _terms(search: Search, chosen: FilterBuilder, names: Mapping[str, ActorName], visitor: Caller) -> tuple[Term, ...]:
     """The actor by name, where the list knows it."""
     stored = str(chosen.filter.get("actor"))
-    return tuple(
-        Term(term.name, shown_actor(stored, names, visitor).text, term.typed, term.without)
-        if term.name == "actor" and stored in names
-        else term
-        for term in terms_of(search, PATH)
-    )
+    return terms_of(search, PATH, {"actor": shown_actor(stored, names, visitor).text} if stored in names else {})
 
 
 def _export(chosen: Mapping[str, object], form: str) -> str:

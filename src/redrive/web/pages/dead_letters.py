@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from textwrap import shorten
 
 from fastapi import APIRouter, Request, Response
 from markupsafe import Markup
@@ -39,6 +40,7 @@ ADMIN_PATH = "/app/admin/dlq"
 QUALIFIERS = ("state", "type", "system", "endpoint", "error", "reason", "kind", "group", "since", "until")
 DAY = timedelta(days=1)
 QUARTERS = 96
+MAX_GROUP_CHARS = 60  # of the error that a group is called by
 STATES = {"open": "Open", "replaying": "Replaying", "resolved": "Resolved", "ignored": "Ignored"}
 
 router = APIRouter(route_class=PageRoute)
@@ -133,10 +135,12 @@ async def dead_letters_page(request: Request, visitor: Visitor, context: Context
         )
         drawn, note = await _arrivals(session, DeadLetterFilter(**chosen.filter), frame.now)  # type: ignore[arg-type]
         names = await endpoint_names(session, [row["endpoint_id"] for row in page.rows])
+        if page.rows and "fingerprint" in chosen.filter:  # what all of a group have in common
+            chosen.words["group"] = shorten(page.rows[0]["error_message"], MAX_GROUP_CHARS, placeholder="…")
         shown = DeadLettersPage(
             frame=frame,
             path=path,
-            asked=Asked(search, chosen.filter, tuple(chosen.problems), terms_of(search, path)),
+            asked=Asked(search, chosen.filter, tuple(chosen.problems), terms_of(search, path, chosen.words)),
             letters=[shapes.dead_letter(row) | {"endpoint": names.get(row["endpoint_id"])} for row in page.rows],
             total=page.total,
             next_href=search.address(path, cursor=context.cursors.write(place, page.next_key))

@@ -123,7 +123,7 @@ async def groups_page(request: Request, visitor: Visitor, context: Context) -> R
         shown = await shown_groups(session, found, search, frame.now, wanted.state)
         offered = await offered_names(session)
         under_way = await operations_to_show(session, request, visitor)
-    asked = Asked(search, chosen.filter, tuple(chosen.problems), terms_of(search, PATH))
+    asked = Asked(search, chosen.filter, tuple(chosen.problems), terms_of(search, PATH, chosen.words))
     return render(
         request, "groups.html", GroupsPage(frame, asked, shown, found.total, found.has_more, offered, under_way)
     )

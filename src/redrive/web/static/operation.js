@@ -32,7 +32,7 @@ export function watch(place, operation, { isNew = false, ended = () => {}, close
   const pause = element("button", { type: "button", class: "small" }, "Pause");
   const cancel = element("button", { type: "button", class: "small" }, "Cancel");
   const close = element("button", { type: "button", class: "small" }, "Close");
-  const link = element("a", { href: `/operations/${operation.id}` }, "Details");
+  const link = element("a");
   const box = element("div", { class: "bar", "data-operation": operation.id }, said, bar, link, pause, cancel, close);
   let hasEnded = false;
   let stream = null;
@@ -49,6 +49,8 @@ export function watch(place, operation, { isNew = false, ended = () => {}, close
     pause.hidden = cancel.hidden = isEnded || now.state === "cancelled" || !maySteer;
     pause.textContent = now.state === "paused" ? "Resume" : "Pause";
     close.hidden = !isEnded;
+    link.href = `/operations/${now.id}${isEnded && now.failed ? "?state=failed" : ""}`;
+    link.textContent = isEnded && now.failed ? "Why they failed" : "Details";
     if (isEnded && !hasEnded) {
       hasEnded = true;
       rest();
