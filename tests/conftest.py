@@ -37,7 +37,7 @@ DISK, MEMORY = Path("/tmp"), Path("/dev/shm")
 SESSION_BYTES = 4 * 1024**3  # some times what a server with the databases of a few tests takes
 TEMPLATE = "redrive_template"
 # Begun first, since their files take long: at the end, where some processes have nothing left to do, files are short.
-LONG_FOLDERS = ("faults", "browser", "cli", "e2e", "engine", "rows", "api", "store")
+LONG_FOLDERS = ("faults", "browser", "cli", "e2e", "tests", "engine", "rows", "api", "store")
 _numbers = itertools.count(1)
 
 Eventually = Callable[..., Awaitable[None]]

@@ -252,7 +252,12 @@ async def test_an_operation_is_cancelled_from_its_bar(
     await page.get_by_role("dialog").get_by_role("button", name="Cancel").click()
     await page.get_by_role("button", name="Retry All Selected").click()
     bar = page.locator("[data-operation]")
+    await expect(bar).to_contain_text("Retry")
+    question = page.get_by_role("dialog", name="Cancel this operation?")
     await bar.get_by_role("button", name="Cancel").click()
+    await question.get_by_role("button", name="Keep it going").click()
+    await bar.get_by_role("button", name="Cancel").click()
+    await question.get_by_role("button", name="Cancel operation").click()
     await expect(bar.get_by_role("button", name="Pause")).to_be_hidden()
     for _ in range(2):
         clock.advance(1)

@@ -275,3 +275,8 @@ def test_every_colour_comes_from_the_stylesheet_and_every_colour_of_it_from_the_
 def _heights(delays: Sequence[float]) -> list[float]:
     rows = [PreviewRow(n, delay, delay, delay, 0) for n, delay in enumerate(delays)]
     return [float(bar.attrib["height"]) for bar in marks(drawn(charts.schedule("x", rows)), "chart-bar")]
+
+
+def test_a_value_without_neighbours_is_a_dot_that_can_be_seen() -> None:
+    assert "chart-alone" in charts.lines("Failed", [Series("failed", "failed", [None, 3, None])])
+    assert "chart-alone" not in charts.lines("Failed", [Series("failed", "failed", [1, 3, None])])

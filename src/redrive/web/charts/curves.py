@@ -161,7 +161,8 @@ def _curve(series: Series, width: float, depth: float, top: float) -> Iterable[M
         ends = piece if len(piece) > 1 else piece * 2
         floor = [(x, depth) for x, _ in ends]
         yield element("path", css=f"chart-area chart-{series.name}", d=_area(ends, floor))
-        yield element("path", css=f"chart-line chart-line-{series.name}", d=_path(ends))
+        alone = "" if len(piece) > 1 else " chart-alone"
+        yield element("path", css=f"chart-line chart-line-{series.name}{alone}", d=_path(ends))
 
 
 def _length(series: Sequence[Series]) -> int:

@@ -1,7 +1,7 @@
 // The bar of an operation: live progress, pause, resume, cancel, and what it came to.
 
 import { call } from "./api.js";
-import { element } from "./dialog.js";
+import { ask, element } from "./dialog.js";
 import { toast } from "./toast.js";
 
 const POLL_MS = 1000;
@@ -27,13 +27,14 @@ function underWay({ state, progress }) {
 /** Show an operation in `place` until it is dismissed. `ended` is called when it ends while it is watched; `isNew`: it was
  *  begun just now, so that its end is news even where it has come already. */
 export function watch(place, operation, { isNew = false, ended = () => {}, closed = () => {} } = {}) {
+  const what = element("span", { class: "hint" }, `${operation.action[0].toUpperCase()}${operation.action.slice(1)}`);
   const said = element("strong");
   const bar = element("progress", { max: Math.max(operation.total, 1), value: operation.done, "aria-label": "Progress" });
   const pause = element("button", { type: "button", class: "small" }, "Pause");
   const cancel = element("button", { type: "button", class: "small" }, "Cancel");
   const close = element("button", { type: "button", class: "small" }, "Close");
   const link = element("a");
-  const box = element("div", { class: "bar", "data-operation": operation.id }, said, bar, link, pause, cancel, close);
+  const box = element("div", { class: "bar", "data-operation": operation.id }, what, said, bar, link, pause, cancel, close);
   let hasEnded = false;
   let stream = null;
   let timer = null;
@@ -73,7 +74,16 @@ export function watch(place, operation, { isNew = false, ended = () => {}, close
   }
 
   pause.addEventListener("click", () => tell(operation.state === "paused" ? "resume" : "pause"));
-  cancel.addEventListener("click", () => tell("cancel"));
+  cancel.addEventListener("click", async () => {
+    const answer = await ask({
+      title: "Cancel this operation?",
+      text: "Nothing more is acted on, ever. What is under way ends and is counted; what was done stays done.",
+      confirm: "Cancel operation",
+      no: "Keep it going",
+      danger: true,
+    });
+    if (answer !== null) tell("cancel");
+  });
   close.addEventListener("click", () => {
     rest();
     box.remove();
