@@ -40,6 +40,10 @@ async def every_state(world: World) -> None:
     await world.dead()
     for verb in ("resolve", "ignore", "delete"):
         await world.mark(await world.dead(), verb)
+    reopened = await world.dead()
+    await world.mark(reopened, "resolve")
+    await world.mark(reopened, "reopen")
+    await world.failed_test()
     await world.redrive(await world.dead())
     await world.redrive(await world.dead(), at_once=True)
     await world.succeed(await world.claim_one())
@@ -65,9 +69,9 @@ async def test_the_books_show_where_everything_is(world: World) -> None:
     await every_state(world)
     books = (await check(world.url)).total
     assert books.balanced
-    assert (books.events, books.received, books.queued, books.delivered, books.failed) == (14, 1, 6, 2, 5)
-    assert (books.tasks, books.waiting, books.leased, books.held, books.succeeded) == (13, 4, 1, 1, 2)
-    assert (books.dead_open, books.dead_resolved, books.dead_ignored, books.dead_deleted) == (2, 1, 1, 1)
+    assert (books.events, books.received, books.queued, books.delivered, books.failed) == (16, 1, 6, 2, 7)
+    assert (books.tasks, books.waiting, books.leased, books.held, books.succeeded) == (15, 4, 1, 1, 2)
+    assert (books.dead_open, books.dead_resolved, books.dead_ignored, books.dead_deleted) == (3, 1, 2, 1)
     assert books.replaying == 2
 
 
@@ -296,6 +300,13 @@ async def a_letter_was_deleted_behind_the_audits_back(world: World, db: "Connect
     task_id = await world.dead()
     await world.mark(task_id, "delete")
     await db.execute("DELETE FROM audit WHERE subject_id = $1", task_id)
+    return task_id
+
+
+@plants("audited")
+async def a_letter_is_ignored_as_a_test_that_was_none(world: World, db: "Connection[asyncpg.Record]") -> UUID:
+    task_id = await world.failed_test()
+    await db.execute("UPDATE task SET is_test = NULL WHERE id = $1", task_id)
     return task_id
 
 

@@ -19,7 +19,7 @@ from redrive.store.clock import DatabaseClock
 from redrive.store.db import Database
 from redrive.store.edits import Edit
 from redrive.store.endpoints import Endpoints, EndpointSpec
-from redrive.store.events import NewEvent, accept
+from redrive.store.events import NewEvent, accept, accept_test
 from redrive.store.operation_steps import OperationSteps
 from redrive.store.operations import OperationSpec
 from redrive.store.orgs import ensure_org, new_id
@@ -102,6 +102,15 @@ class World:
     async def dead(self, event_type: str = "order.paid", *, policy: str | None = None) -> UUID:
         """The task id of a new dead letter."""
         await self.accept(event_type, policy=policy)
+        job = await self.claim_one()
+        await self.die(job)
+        return job.id
+
+    async def failed_test(self) -> UUID:
+        """The task id of a new test delivery that failed."""
+        event = NewEvent(self.org_id, new_id(), "redrive.test", b"{}", endpoint_id=self.endpoint_id)
+        async with self.engine.tenant(self.org_id) as session:
+            assert (await accept_test(session, event, ACT, CLOCK)).verdict == "accepted"
         job = await self.claim_one()
         await self.die(job)
         return job.id

@@ -8,7 +8,8 @@ WITH done AS (
      ('dead_letter.retry', d.replays > 0),  -- or a replay, which is a retry with other terms
      -- A replay that succeeded resolves the letter by itself.
      ('dead_letter.resolve', d.state = 'resolved' AND t.state = 'dead'),
-     ('dead_letter.ignore', d.state = 'ignored' AND d.closed_by <> 'engine'),  -- which ignores failed tests
+     -- A test that failed is ignored by itself.
+     ('dead_letter.ignore', d.state = 'ignored' AND (t.is_test AND d.closed_by = 'engine') IS NOT TRUE),
      ('dead_letter.delete', d.state = 'deleted')) AS act(action, taken)
    WHERE act.taken)
 SELECT done.org_id, done.task_id AS id, format('%s is not in the audit', done.action) AS detail
