@@ -365,3 +365,14 @@ async def test_idle_time_is_a_line_between_the_tries_and_before_the_first(api: A
         await engine.close()
     page = await read(api.owner, f"/integrations/logs/{job.id}")
     assert [wait.text for wait in page.all("li", class_="wait")] == ["2 h of waiting", "5 min of waiting"]
+
+
+async def test_a_letter_that_a_replay_delivered_offers_no_retry_and_no_reopening(api: Api) -> None:
+    await api.endpoint()
+    letter = await api.dead_task()
+    given = {"now": True}
+    assert (await api.owner.post(f"/v1/dead-letters/{letter['id']}/retry", given)).status == 200
+    (job,) = await _due(api, letter)
+    await api.succeed(job)
+    assert (await read(api.owner, "/integrations/logs/dead-letter-queue?state=resolved")).buttons == {"Delete"}
+    assert (await read(api.owner, _letter_path(letter))).buttons == {"Delete"}
