@@ -120,6 +120,26 @@ async def test_a_session_left_open_does_not_give_the_account_away(api: Api) -> N
     ]
     assert [guess.status for guess in guesses] == [422] * 5 + [429]
     assert "guess" not in guesses[0].body.decode()
+    failed = await audited(api, "session.login_failed")
+    assert [(entry["actor"], str(entry["subject_id"])) for entry in failed] == [(f"user:{ada['id']}", ada["id"])] * 5
+
+
+@pytest.mark.parametrize("ended_by", ["a new password", "another sign-in"])
+async def test_a_session_that_has_ended_changes_no_password_though_it_is_remembered(api: Api, ended_by: str) -> None:
+    ada, mallory = await person(api, "VIEWER"), await person(api, "VIEWER")
+    client, stolen = await signed_in(api, ada), await signed_in(api, ada)
+    path = f"/v1/users/{ada['id']}"
+    assert (await stolen.get(path)).status == 200
+    cookie = dict(stolen.cookies)
+    if ended_by == "a new password":
+        given = {"password": "a new password for ada", "current_password": PASSWORD}
+        assert (await client.request("PATCH", path, given, headers=OURS)).status == 200
+    else:
+        login = {"email": mallory["email"], "password": PASSWORD}
+        assert (await stolen.post("/v1/session", login)).status == 200
+        stolen.cookies = cookie
+    taken = await stolen.request("PATCH", path, {"password": "one of mallory's own"}, headers=OURS)
+    assert taken.status == 401
 
 
 async def test_who_came_by_a_link_or_has_no_password_sets_one(api: Api) -> None:
@@ -131,6 +151,8 @@ async def test_who_came_by_a_link_or_has_no_password_sets_one(api: Api) -> None:
     new = "a new password for ada"
     assert (await client.request("PATCH", f"/v1/users/{ada['id']}", {"password": new}, headers=OURS)).status == 200
     assert (await api.nobody.post("/v1/session", {"email": ada["email"], "password": new})).status == 200
+    again = await client.request("PATCH", f"/v1/users/{ada['id']}", {"password": "another one"}, headers=OURS)
+    assert again.status == 422  # it is known now
 
 
 async def test_no_admin_touches_an_owner_or_makes_one(api: Api) -> None:

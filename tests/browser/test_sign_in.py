@@ -59,7 +59,8 @@ async def test_who_failed_too_often_reads_how_long_to_wait_and_who_is_suspended_
         await sign_in(page, "no horse battery", "olivia@example.com")
         await expect(page.get_by_text("The e-mail or the password is wrong.")).to_be_visible()
     await sign_in(page, "no horse battery", "olivia@example.com")
-    await expect(page.get_by_text(re.compile(r"Too many sign-ins failed\. Try again in \d+ (s|min)\."))).to_be_visible()
+    said = re.compile(r"Too many passwords were wrong\. Try again in \d+ (s|min)\.")
+    await expect(page.get_by_text(said)).to_be_visible()
 
 
 async def test_signing_out_leaves_nothing_behind_the_back_button(visit: Visit, installation: Installation) -> None:

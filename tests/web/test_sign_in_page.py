@@ -92,7 +92,7 @@ async def test_who_failed_too_often_is_told_how_long_to_wait(own_api: Api) -> No
     answers = [await own_api.nobody.post("/v1/session", wrong) for _ in range(6)]
     assert answers[0].json["detail"] == "The e-mail or the password is wrong."
     assert answers[-1].status == 429
-    assert answers[-1].json["detail"].startswith("Too many sign-ins failed. Try again in ")
+    assert answers[-1].json["detail"].startswith("Too many passwords were wrong. Try again in ")
     assert answers[-1].json["detail"].endswith((" s.", " min."))
     assert int(answers[-1].headers["retry-after"]) > 0
 

@@ -10,7 +10,7 @@ from pydantic import SecretStr
 
 from redrive.api.context import ApiContext
 from redrive.api.people_input import LoginIn
-from redrive.api.problems import FieldError, Problem, invalid, not_found, suspended, too_many
+from redrive.api.problems import FieldError, Problem, invalid, not_found, session_ended, suspended, too_many
 from redrive.store import audit, logins, orgs, sessions, users
 from redrive.store.audit import Act
 from redrive.store.db import Record
@@ -109,18 +109,24 @@ class Login:
         return Act(actor, None, self._correlation_id, self._source)
 
 
-async def prove_password(context: ApiContext, token: str, given: SecretStr | None, address: str) -> None:
+async def prove_password(
+    context: ApiContext, caller: Caller, token: str, given: SecretStr | None, *, address: str, act: Act
+) -> None:
     """Whoever sets a new password of their own knows the present one: a session left open is not enough.
 
-    Wrong ones count as failed sign-ins. Not asked of those who came by a link, or have none.
+    Wrong ones count as failed sign-ins. Not asked of those who came by a link, or have none. Problem 401, 422, 429.
     """
-    asked = await sessions.password_to_prove(context.engine_db, token)
+    asked = await sessions.password_to_prove(context.engine_db, token, context.clock)
     if asked is None:
+        raise session_ended()
+    if asked["password_hash"] is None:
         return
     if given is None:
         raise invalid(FieldError(PRESENT, "is needed: the password that you have now"))
     await _count_try(context, asked["email"], address)
     if not await is_password(asked["password_hash"], given.get_secret_value()):
+        async with context.engine_db.tenant(caller.org_id) as session:
+            await audit.record(session, act, "session.login_failed", "user", asked["id"])
         raise invalid(FieldError(PRESENT, "is not the password that you have now"))
     await logins.forgive(context.engine_db, asked["email"], address, context.clock)
 
@@ -128,7 +134,7 @@ async def prove_password(context: ApiContext, token: str, given: SecretStr | Non
 async def _count_try(context: ApiContext, email: str, address: str) -> None:
     wait_s = await logins.begin(context.engine_db, email, address, context.clock)
     if wait_s:
-        raise too_many(f"Too many sign-ins failed. Try again in {_waiting(wait_s)}.", wait_s)
+        raise too_many(f"Too many passwords were wrong. Try again in {_waiting(wait_s)}.", wait_s)
 
 
 def _waiting(wait_s: float) -> str:

@@ -94,9 +94,12 @@ async def find_session(db: Database, token: str, clock: Clock) -> Caller | None:
     )
 
 
-async def password_to_prove(db: Database, token: str) -> Record | None:
-    """E-mail and hash of the password that must be known to set a new one in this session; None: none need be."""
-    return await db.fetchrow("password_to_prove", _digest(token))
+async def password_to_prove(db: Database, token: str, clock: Clock) -> Record | None:
+    """Whose session it is, and the hash of the password that must be known to set a new one in it, where one must be.
+
+    None: it has ended. That must not be read as nothing to prove: callers are remembered for a moment longer.
+    """
+    return await db.fetchrow("password_to_prove", _digest(token), clock.now())
 
 
 async def extend_session(db: Database, token: str, clock: Clock) -> None:
@@ -112,7 +115,7 @@ async def end_session(session: Session, token: str) -> None:
 
 
 async def end_sessions_of(session: Session, user_id: UUID, *, but: str | None) -> None:
-    """All of a user's; but the one with this token."""
+    """All of a user's, whose password is another now; but the one with this token."""
     await session.execute("end_sessions_of", user_id, _digest(but or ""))
 
 

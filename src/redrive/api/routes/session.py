@@ -41,6 +41,12 @@ def _login(request: Request, context: ApiContext) -> Login:
     )
 
 
+def _forget_old(request: Request) -> None:
+    """The session that the browser had has ended with the sign-in."""
+    if (token := token_of(request)) is not None:
+        _authenticator(request).forget_session(token)
+
+
 async def _who(context: ApiContext, caller: Caller) -> shapes.Shape:
     return {
         "kind": caller.kind,
@@ -72,6 +78,7 @@ async def sign_in(request: Request, given: LoginIn, context: Context) -> Respons
     """Sign in with e-mail and password: a session's cookie. After five failures one has to wait, longer each time."""
     refuse_foreign_pages(dict(request.scope["headers"]), unless_silent=True)
     token = await _login(request, context).by_password(given)
+    _forget_old(request)
     response = answer(await _who(context, await admitted(context, token)))
     give_cookie(response, request, token)
     return response
@@ -129,6 +136,7 @@ async def use_login_link(request: Request, context: Context, token: str = "") ->
     """A sign-in link: once, within 15 minutes; then the first page. A browser is sent to a page that tells why not."""
     try:
         made = await _login(request, context).by_link(token)
+        _forget_old(request)
         await admitted(context, made)
     except Problem as problem:
         why = _LINK_REFUSED.get(problem.status)

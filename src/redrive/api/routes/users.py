@@ -124,7 +124,8 @@ async def change_user(user_id: str, request: Request, given: UserChangeIn, calle
         raise Problem(403, "A password is changed by its user, or by an OWNER.")
     token = token_of(request) if is_self else None
     if given.password is not None and token is not None:
-        await prove_password(context, token, given.current_password, client_address(request))
+        address, act = client_address(request), act_of(request, caller)
+        await prove_password(context, caller, token, given.current_password, address=address, act=act)
     change = UserChange(
         name=given.name,
         role=given.role,

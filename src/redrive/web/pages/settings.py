@@ -131,7 +131,6 @@ async def account_page(request: Request, visitor: Visitor, context: Context) -> 
         frame = await load_frame(session, visitor, context.clock, PATH)
         row = await users.get_user(session, visitor.id) if visitor.kind is Kind.USER else None
     token = token_of(request)
-    asked = await password_to_prove(context.engine_db, token) if row and token else None
-    return render(
-        request, "settings_account.html", AccountPage(frame, user_shape(row) if row else None, asked is not None)
-    )
+    asked = await password_to_prove(context.engine_db, token, context.clock) if row and token else None
+    must_prove = asked is not None and asked["password_hash"] is not None
+    return render(request, "settings_account.html", AccountPage(frame, user_shape(row) if row else None, must_prove))
