@@ -9,6 +9,7 @@ from http import HTTPStatus
 from typing import Annotated, Any
 from urllib.parse import quote, urlencode
 
+import structlog
 from fastapi import Depends, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
@@ -23,6 +24,8 @@ from redrive.web.frame import Frame, load_frame
 from redrive.web.render import render
 
 SIGN_IN = "/sign-in"
+
+log = structlog.get_logger("redrive.web")
 
 Handle = Callable[[Request], Coroutine[Any, Any, Response]]
 
@@ -88,24 +91,27 @@ async def _frame_of(request: Request) -> Frame | None:
     context: ApiContext = request.app.state.context
     try:
         visitor = await visiting(Action.READ)(request)
+        async with context.tenant(visitor) as session:
+            return await load_frame(session, visitor, context.clock, request.url.path)
     except Problem:
         return None
-    async with context.tenant(visitor) as session:
-        return await load_frame(session, visitor, context.clock, request.url.path)
+    except Exception as error:  # noqa: BLE001 (what is told is another problem, and must be told; this one is logged)
+        log.warning("error_page_without_frame", error_type=type(error).__name__)
+        return None
 
 
 def _page_of(request: Request, problem: Problem, frame: Frame | None) -> Response:
     title = TITLES.get(problem.status, "Something went wrong")
     said = " ".join([problem.detail, *(f"{error.loc[-1]} {error.msg}." for error in problem.errors if error.loc)])
-    page = ErrorPage(frame, problem.status, title, said, correlation_of(request), _first_href(request))
+    page = ErrorPage(frame, problem.status, title, said, correlation_of(request), _first_href(request, problem))
     response = render(request, "error.html", page, status=problem.status)
     response.headers.update(dict(problem.headers))
     return response
 
 
-def _first_href(request: Request) -> str | None:
+def _first_href(request: Request, problem: Problem) -> str | None:
     """The same list without the place in it, which leads nowhere any more."""
-    if "cursor" not in request.query_params:
+    if problem.status != HTTPStatus.BAD_REQUEST or "cursor" not in request.query_params:
         return None
     kept = [(name, value) for name, value in request.query_params.multi_items() if name != "cursor"]
     return request.url.path + (f"?{urlencode(kept)}" if kept else "")
