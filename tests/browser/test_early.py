@@ -45,6 +45,40 @@ async def test_keys_and_clicks_are_done_when_the_scripts_are_there(
     await expect(page.get_by_role("dialog", name="Permanently delete this entry?")).to_be_visible()
 
 
+async def test_what_is_done_twice_in_haste_is_done_once(
+    installation: Installation, receiver: Receiver, clock: ManualClock, signed_in: SignedIn, visit: Visit
+) -> None:
+    await died(installation, receiver, clock)
+    page = await signed_in()
+    async with scripts_under_way(page, "/integrations/logs/dead-letter-queue"):
+        await page.get_by_role("button", name="Delete").dblclick()
+    await expect(page.locator("dialog[open]")).to_have_count(1)
+    stranger = await visit.page()
+    sent: list[str] = []
+    stranger.on("request", lambda request: sent.append(request.method) if request.method == "POST" else None)
+    async with scripts_under_way(stranger, "/sign-in"):
+        await stranger.get_by_label("E-mail").fill("ada@example.com")
+        await stranger.get_by_label("Password").fill("correct horse battery")
+        await stranger.keyboard.press("Enter")
+        await stranger.keyboard.press("Enter")
+    await expect(stranger.get_by_role("alert")).to_have_text("The e-mail or the password is wrong.")
+    assert sent == ["POST"]
+
+
+async def test_where_the_scripts_do_not_come_the_form_says_so_and_is_not_sent(
+    installation: Installation, visit: Visit
+) -> None:
+    visit.forgiven.append("api.js")
+    page = await visit.page()
+    await page.route("**/static/*/api.js", lambda route: route.abort())
+    await page.goto("/sign-in")
+    await page.get_by_label("E-mail").fill("ada@example.com")
+    await page.get_by_label("Password").fill("correct horse battery")
+    await page.keyboard.press("Enter")
+    await expect(page.get_by_role("alert")).to_contain_text("Nothing was sent")
+    await expect(page.get_by_label("E-mail")).to_have_value("ada@example.com")
+
+
 async def test_a_form_is_not_sent_without_the_script_that_sends_it(installation: Installation, visit: Visit) -> None:
     page = await visit.page()
     async with scripts_under_way(page, "/sign-in"):
