@@ -71,6 +71,17 @@ async def test_retry_now_is_in_progress_at_once_and_due(api: Api) -> None:
     assert (await api.owner.post(f"/v1/retry-queue/{entry['id']}/skip")).status == 409
 
 
+async def test_what_will_be_held_is_held(api: Api) -> None:
+    endpoint = await api.endpoint()
+    entry = await api.failed_task()
+    assert entry["held"] is False
+    for action, is_held in (("pause", True), ("resume", False), ("disable", True)):
+        await api.owner.post(f"/v1/endpoints/{endpoint['id']}/{action}")
+        (listed,) = (await api.owner.get("/v1/retry-queue")).json["data"]
+        shown = (await api.owner.get(f"/v1/retry-queue/{entry['id']}")).json
+        assert (listed["held"], shown["held"], listed["next_retry_at"]) == (is_held, is_held, entry["next_retry_at"])
+
+
 async def test_one_entry_tells_how_it_went_on(api: Api) -> None:
     await api.endpoint()
     await api.event()

@@ -184,3 +184,21 @@ async def test_what_is_new_is_announced_and_the_table_does_not_move(
     await expect(page.locator("tbody tr")).to_have_count(1)
     await page.get_by_role("button", name="2 new").click()
     await expect(page.locator("tbody tr")).to_have_count(3)
+
+
+async def test_what_holds_an_entry_comes_and_goes_while_one_looks(
+    installation: Installation, receiver: Receiver, clock: ManualClock, signed_in: SignedIn
+) -> None:
+    endpoint = await failed(installation, receiver, name="billing")
+    page = await signed_in()
+    await page.goto(PATH)
+    retry_now, next_retry = page.get_by_role("button", name="Retry Now"), page.locator("[data-cell=next]")
+    for action, said, is_held in (("pause", "held", True), ("resume", "in 5 s", False)):
+        await installation.api.post(f"/v1/endpoints/{endpoint['id']}/{action}")
+        await page.evaluate("document.dispatchEvent(new CustomEvent('counts', { detail: {} }))")
+        await expect(next_retry).to_have_text(said)
+        await expect(retry_now).to_be_disabled() if is_held else await expect(retry_now).to_be_enabled()
+        if is_held:
+            await expect(next_retry.locator(".badge")).to_have_attribute(
+                "title", re.compile("endpoint is disabled or paused")
+            )

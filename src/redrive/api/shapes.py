@@ -66,6 +66,11 @@ def entry(row: Row) -> Shape:
     }
 
 
+def held_by(entry: Shape, causes: Sequence[str] | None) -> Shape:
+    """An entry that something holds, or will when it falls due."""
+    return entry | {"held": True} if causes else entry
+
+
 def failed_entry(row: Row) -> Shape:
     """One that has failed before, with what became of it since. Resolved or ignored, a dead one is in no queue."""
     return entry(row) | {"in_dlq": row["state"] == TaskState.DEAD and row["letter_state"] not in CLOSED_STATES}

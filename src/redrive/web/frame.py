@@ -60,6 +60,7 @@ class Frame:
     now: datetime
     place: str  # the path in PLACES that the page belongs to
     held: int = 0  # tasks that wait until something is resumed or enabled
+    is_paused: bool = False  # the org or the installation: whatever falls due is held
 
     def may(self, action: str) -> bool:
         """Asked by the templates: what one may not do is not offered."""
@@ -95,11 +96,12 @@ async def load_frame(session: Session, caller: Caller, clock: Clock, place: str)
         for which, pause in (("the whole installation", installation), ("this org", org))
         if pause.paused
     ]
+    is_paused = installation.paused or org.paused
     row = await session.fetchrow("now", clock.now())
     assert row is not None
     now: datetime = row["now"]
     notices += _idleness(await last_seen(session, clock))
-    return Frame(caller, shown_counts(counted), tuple(notices), now, place, counted.get("task.held", 0))
+    return Frame(caller, shown_counts(counted), tuple(notices), now, place, counted.get("task.held", 0), is_paused)
 
 
 def _idleness(worker: WorkerSeen | None) -> list[Notice]:

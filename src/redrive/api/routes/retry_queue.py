@@ -64,10 +64,10 @@ async def list_retry_queue(query: Annotated[RetryQueueQuery, Query()], caller: R
     after = context.cursors.read(place, query.cursor)
     async with context.tenant(caller) as session:
         page = await retry_queue.list_retry_queue(session, query.chosen(), limit=query.limit, after=after)
+        causes = await pausing.hold_causes_of(session, [row["id"] for row in page.rows])
     cursor = context.cursors.write(place, page.next_key) if page.next_key else None
-    return answer(
-        shapes.page([shapes.entry(row) for row in page.rows], limit=query.limit, cursor=cursor, total=page.total)
-    )
+    data = [shapes.held_by(shapes.entry(row), causes.get(row["id"])) for row in page.rows]
+    return answer(shapes.page(data, limit=query.limit, cursor=cursor, total=page.total))
 
 
 @router.get("/{task_id}", responses=shows(RetryQueueEntry), dependencies=[Depends(no_query)])
@@ -76,9 +76,10 @@ async def get_entry(task_id: str, caller: Reader, context: Context) -> Response:
     wanted = id_in_path(task_id, NOUN)
     async with context.tenant(caller) as session:
         row = await retry_queue.get_failed_entry(session, wanted)
-    if row is None:
-        raise not_found(NOUN)
-    return answer(shapes.failed_entry(row))
+        if row is None:
+            raise not_found(NOUN)
+        causes = await pausing.hold_causes(session, wanted) if row["state"] in ("waiting", "held") else []
+    return answer(shapes.held_by(shapes.failed_entry(row), causes))
 
 
 @router.post("/bulk-retry", status_code=202, responses=shows(Operation, 202) | shows(BulkResult))

@@ -53,7 +53,7 @@ class RetryQueueEntry(Answer):
     next_retry_at: datetime | None = Field(description="Null when nothing is scheduled.")
     last_retry_at: datetime | None = Field(description="When the latest failed try ended.")
     in_dlq: bool
-    held: bool = Field(description="Waits for something else than its time: a disabled endpoint, a pause.")
+    held: bool = Field(description="Waits for something else than its time, or will: a disabled endpoint, a pause.")
     error_message: str | None
     error_stack: str | None
     correlation_id: str | None

@@ -13,8 +13,10 @@ const queue = list();
 const followed = new Set();
 const LOOKED_AT = 50;
 
-function badge(text, kind) {
-  return element("span", { class: `badge ${kind}` }, text);
+const HELD = "Held: its endpoint is disabled or paused, or all retries are. It goes on where it stood when that is lifted.";
+
+function badge(text, kind, title = null) {
+  return element("span", { class: `badge ${kind}`, title }, text);
 }
 
 document.addEventListener("acted", (event) => {
@@ -68,17 +70,27 @@ function renew(row, entry) {
   row.dataset.failedAt = entry.last_retry_at;
   tellError(row.querySelector("td.error > span"), entry.error_message || "");
   row.querySelector('[data-cell="count"]').textContent = `${entry.retry_count} / ${entry.max_retries ?? "∞"}`;
+  offer(row.querySelector("[data-retry-now]"), entry);
   const next = row.querySelector('[data-cell="next"]');
   if (entry.status === "in_progress") {
     next.replaceChildren(badge("in progress", "info"));
-  } else if (entry.held || row.dataset.heldSince) {
-    next.replaceChildren(badge("held", "warn"));
+  } else if (entry.held) {
+    // One that was held when the page was made says by what.
+    if (next.textContent.trim() !== "held") next.replaceChildren(badge("held", "warn", HELD));
   } else if (entry.next_retry_at) {
     const at = Date.parse(entry.next_retry_at);
     next.replaceChildren(element("time", { datetime: entry.next_retry_at, title: absolute(at), "data-relative": true }, relative(at)));
   } else {
     next.textContent = "by hand";
   }
+}
+
+/** No try is offered that would be refused: as templates/retry_queue.html has it. */
+function offer(button, entry) {
+  if (!button) return;
+  button.disabled = entry.status === "in_progress" || entry.held;
+  if (!entry.held) button.title = "";
+  else button.title ||= HELD;
 }
 
 /** As templates/parts.html says it: the status that was answered, and the rest. */
