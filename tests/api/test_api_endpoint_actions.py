@@ -116,6 +116,7 @@ async def test_a_test_is_tried_once_and_its_failure_is_nobody_s_work(own_api: Ap
     assert (await api.owner.get("/v1/retry-queue")).json["data"] == []
     assert (await api.owner.get("/v1/dead-letters")).json["data"] == []
     (letter,) = (await api.owner.get("/v1/dead-letters?state=ignored")).json["data"]
+    assert (letter["policy"], letter["max_retries"]) == ("override", 0)
     resolution = (await api.owner.get(f"/v1/dead-letters/{letter['id']}")).json["resolution"]
     assert (resolution["by"], resolution["because"]) == ("engine", "it was a test")
     assert (await api.owner.post(f"/v1/dead-letters/{letter['id']}/reopen")).json["state"] == "open"

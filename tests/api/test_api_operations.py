@@ -148,6 +148,8 @@ async def test_closed_letters_are_reopened_in_bulk(api: Api) -> None:
     given = {"action": "reopen", "filter": {"state": "ignored"}}
     assert (await api.owner.post(f"{LETTERS}?wait=true", given)).json == {"succeeded": 2, "failed": 0}
     assert {letter["id"] for letter in (await api.owner.get("/v1/dead-letters")).json["data"]} == set(ids)
+    for unclear in ({"event_type": "*"}, {"state": "open"}):
+        assert (await api.owner.post(LETTERS, {"action": "reopen", "filter": unclear})).status == 422
 
 
 async def test_dead_letters_are_redriven_in_their_first_delay_or_at_once(api: Api) -> None:

@@ -145,7 +145,9 @@ async def test_what_was_closed_by_mistake_is_reopened(world: World) -> None:
     unclear = await redrive("dead", "reopen", "--all", "--yes-all", url=world.url)
     assert unclear.code == 2
     assert "--state ignored" in unclear.err
-    assert (await redrive("dead", "reopen", "--all", "--state", "ignored", url=world.url)).code == 0
+    every = ("dead", "reopen", "--all", "--state", "ignored")
+    assert "every ignored dead letter" in (await redrive(*every, url=world.url)).err
+    assert (await redrive(*every, "--yes-all", url=world.url)).code == 0
     assert await world.letter_state(other) == "open"
 
 

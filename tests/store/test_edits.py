@@ -10,6 +10,7 @@ from redrive.core.policy import Policy
 from redrive.core.ports import Job
 from redrive.store import edits, policies
 from redrive.store.edits import MAX_EDITS, Edit, EditError, apply_patch, body_of_generation, list_edits, replay_patched
+from redrive.store.policies import OVERRIDE_NAME
 from redrive.store.retry_queue import Refusal
 from support.engine import PERSON, Engine, ManualClock
 
@@ -147,8 +148,8 @@ async def test_a_replay_under_a_policy_of_its_own_follows_it_and_no_list_shows_i
     assert (job.timeout_s, job.policy_id) == (3, task["policy_id"])
     assert (await engine.tasks.policies([(engine.org_id, job.policy_id)]))[job.policy_id] == own
     async with engine.app.tenant(engine.org_id) as session:
-        assert edits.OVERRIDE_NAME not in {row["name"] for row in await policies.list_policies(session)}
-        assert await policies.get_policy(session, edits.OVERRIDE_NAME) is None
+        assert OVERRIDE_NAME not in {row["name"] for row in await policies.list_policies(session)}
+        assert await policies.get_policy(session, OVERRIDE_NAME) is None
 
 
 async def test_a_replay_can_name_a_policy_and_an_unknown_name_changes_nothing(engine: Engine) -> None:

@@ -116,7 +116,7 @@ async def test_what_one_operation_did_stands_on_one_line(api: Api) -> None:
     done = await api.owner.post("/v1/dead-letters/bulk?wait=true", {"action": "ignore", "ids": ids})
     page = await read(api.owner, "/audit")
     operation = done.headers["x-operation-id"]
-    assert "and 2 more of this operation" in page.text
+    assert "and 2 more on this page of this operation" in page.text
     assert len([cell for cell in page.all("code") if cell.text == "dead_letter.ignore"]) == 1
     assert page.has("a", href=f"/operations/{operation}", text="this operation")
     before = next(link for link in page.all("a") if link.text == "what came before it")

@@ -152,9 +152,11 @@ class LettersBulkIn(_ChoiceIn):
     patch: Annotated[dict[str, object] | None, Field(min_length=1, examples=[{"currency": "EUR"}])] = None
 
     @model_validator(mode="after")
-    def _some_are_for_retries(self) -> "LettersBulkIn":
+    def _fits_its_action(self) -> "LettersBulkIn":
         if self.action != "retry" and (self.now or self.patch is not None):
             raise ValueError("now and patch go with the action retry only")
+        if self.action == "reopen" and self.filter is not None and self.filter.state in (None, "open"):
+            raise ValueError("reopening needs the state in its filter: resolved or ignored")
         if self.patch is not None and len(msgspec.json.encode(self.patch)) > MAX_PATCH_BYTES:
             raise ValueError(f"a patch has at most {MAX_PATCH_BYTES} bytes")
         return self

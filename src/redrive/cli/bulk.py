@@ -115,9 +115,9 @@ def _refuse_doubtful(bulk: Bulk) -> None:
         )
     if bulk.ids and bulk.chosen != LetterFilter():
         raise WrongUsage("A filter goes with --all; ids are taken as they are.")
-    if bulk.every and bulk.chosen == LetterFilter() and not bulk.yes_all:
+    if bulk.every and bulk.chosen == LetterFilter(state=bulk.chosen.state) and not bulk.yes_all:
         raise Refused(
-            "--all without a filter means every open dead letter of the org. Narrow it down with a filter "
+            f"--all without a filter means every {bulk.chosen.state} dead letter of the org. Narrow it down "
             "(--event-type, --endpoint, --since …), or say that it is meant with --yes-all."
         )
 

@@ -107,7 +107,7 @@ def error_category(e: BaseException) -> Category:
 
 
 def classify_error(e: BaseException) -> str:
-    """Row E's name for the class: transient, client, validation, configuration or unknown."""
+    """A broker's name for the class: transient, client, validation, configuration or unknown."""
     category = error_category(e)
     if category in TRANSIENT:
         return "transient"

@@ -87,7 +87,7 @@ DEAD_LETTER_TRANSITIONS: frozenset[tuple[DeadLetterState, DeadLetterState]] = fr
 
 
 def queue_status(state: TaskState, attempts: int) -> str | None:
-    """Row A's word in the retry queue and among the dead letters; None: not in either.
+    """The word in the retry queue and among the dead letters; None: not in either.
 
     `attempts` counts tries that ended, here and below: a task in its first try has none. A task that has
     not failed yet is not in the retry queue, held or not.
@@ -104,7 +104,7 @@ def queue_status(state: TaskState, attempts: int) -> str | None:
 
 
 def relay_status(state: TaskState, reason: Reason | None) -> str:
-    """Row B's word for a webhook."""
+    """A relay's word for a webhook."""
     match state:
         case TaskState.SUCCEEDED:
             return "delivered"
@@ -115,7 +115,7 @@ def relay_status(state: TaskState, reason: Reason | None) -> str:
 
 
 def event_status(task_states: Iterable[TaskState], *, acked: bool = False) -> EventStatus:
-    """Row C's word for an event, from the states of its tasks. Without any it waits to be acknowledged."""
+    """The word for an event, from the states of its tasks. Without any it waits to be acknowledged."""
     states = set(task_states)
     if not states:
         return EventStatus.DELIVERED if acked else EventStatus.RECEIVED
@@ -125,7 +125,7 @@ def event_status(task_states: Iterable[TaskState], *, acked: bool = False) -> Ev
 
 
 def step_status(state: TaskState, attempts: int, reason: Reason | None, closed: bool) -> str:
-    """Row D's word for a step. `closed`: a person resolved or ignored its dead letter without success."""
+    """The word for a step of a workflow. `closed`: a person resolved or ignored its dead letter without success."""
     match state:
         case TaskState.SUCCEEDED:
             return "SUCCESS"

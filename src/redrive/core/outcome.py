@@ -9,7 +9,7 @@ from enum import StrEnum
 
 
 class Category(StrEnum):
-    """The class of a failure; the first four are what row E of the vocabulary calls transient."""
+    """The class of a failure; the first four are what a broker calls transient."""
 
     TIMEOUT = "timeout"
     NETWORK = "network"

@@ -32,7 +32,7 @@ class Action(StrEnum):
     PRODUCE = "produce"  # events
     CONSUME = "consume"  # acknowledge and delete events
     RETRY = "retry"  # retry now, skip; operations on them
-    JUDGE = "judge"  # redrive, replay, resolve, ignore, delete dead letters
+    JUDGE = "judge"  # redrive, replay, resolve, ignore, reopen, delete dead letters
     MANAGE = "manage"  # endpoints, policies, pausing
     ADMIT = "admit"  # users and keys of the org
     OWN = "own"  # orgs, and the installation itself

@@ -24,7 +24,6 @@ from redrive.store.policies import add_terms, get_policy, policy_of
 from redrive.store.retry_queue import Refusal
 
 MAX_EDITS = 20  # of one dead letter
-OVERRIDE_NAME = "override"
 
 # Numbers that a patch does not touch come out as they were written, all their digits.
 _exact = msgspec.json.Decoder(float_hook=lambda text: msgspec.Raw(text.encode()))
@@ -144,7 +143,7 @@ async def _terms(session: Session, letter: Record, policy: Policy | str | None) 
         if row is None:
             raise EditError(f"there is no policy named {policy!r}", "override_retry_policy")
         return row["id"], policy_of(row)
-    return await add_terms(session, OVERRIDE_NAME, policy), policy
+    return await add_terms(session, policy), policy
 
 
 async def _add(session: Session, letter: Record, edit: Edit, act: Act, clock: Clock) -> int | None:

@@ -19,7 +19,6 @@ from redrive.store.policies import add_terms, policy_of
 MAX_PAYLOAD_BYTES = 1_048_576
 MAX_BATCH_EVENTS = 1_000
 JSON_TYPE = "application/json"
-TEST_TERMS = "test"
 
 
 class NewEvent(NamedTuple):
@@ -75,7 +74,7 @@ async def accept_test(session: Session, event: NewEvent, act: Act, clock: Clock)
         assert event.endpoint_id is not None
         row = await session.fetchrow("terms_of_event", event.org_id, event.id)
         assert row is not None, "it was written in this transaction"
-        once = await add_terms(session, TEST_TERMS, replace(policy_of(row), max_retries=0, notify=False))
+        once = await add_terms(session, replace(policy_of(row), max_retries=0, notify=False))
         await session.execute("make_test", event.org_id, event.id, once)
         await audit.record(session, act, "endpoint.test", "endpoint", event.endpoint_id, after={"event_id": event.id})
     return receipt

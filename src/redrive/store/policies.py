@@ -22,6 +22,7 @@ from redrive.store.orgs import new_id
 MAX_POLICIES = 1_000  # of an org, in force: their list is shown whole
 MAX_BOUND_TYPES = 1_000  # of an org, all policies together: an event's type is compared with each
 USERS_SHOWN = 5
+OVERRIDE_NAME = "override"  # of terms that are a single task's own
 
 
 class TooManyPolicies(Exception):
@@ -67,10 +68,10 @@ def policy_of(row: Record) -> Policy:
     return Policy.from_spec(msgspec.json.decode(row["spec"]))
 
 
-async def add_terms(session: Session, name: str, policy: Policy) -> UUID:
+async def add_terms(session: Session, policy: Policy) -> UUID:
     """The id of a policy for single tasks, which no list shows and no name leads to. The same terms are one row."""
     spec = msgspec.json.encode(policy.to_spec()).decode()
-    row = await session.fetchrow("add_override_policy", session.org_id, name, spec, policy.timeout_s)
+    row = await session.fetchrow("add_override_policy", session.org_id, OVERRIDE_NAME, spec, policy.timeout_s)
     assert row is not None
     terms_id: UUID = row["id"]
     return terms_id

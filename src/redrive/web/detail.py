@@ -23,6 +23,7 @@ from redrive.store.audit import list_audit_of
 from redrive.store.db import Session
 from redrive.store.endpoint_names import endpoint_names
 from redrive.store.keys import Caller
+from redrive.store.policies import OVERRIDE_NAME
 from redrive.web import bodies, words
 from redrive.web.actors import Actor, shown_actor
 from redrive.web.bodies import Body, Room
@@ -231,7 +232,7 @@ def _policy(row: Row) -> PolicyShown:
     is_on_it = row["state"] in OPEN or made >= len(rows)  # else a mark would promise a retry that does not come
     return PolicyShown(
         name=row["policy"],
-        is_its_own=row["policy"] == edits.OVERRIDE_NAME,
+        is_its_own=row["policy"] == OVERRIDE_NAME,
         retries=around,
         made=made,
         plot=schedule("When it is tried again", around, at=made if is_on_it else None),

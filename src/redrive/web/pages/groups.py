@@ -78,9 +78,14 @@ class GroupsPage:
     def acts(self) -> Sequence[tuple[str, dict[str, object], str]]:
         """What may be done with a whole group: the button's word, what is sent, and its key."""
         retry: tuple[str, dict[str, object], str] = ("Retry", {"action": "retry", "now": True}, "r")
-        if self.state == "open":
-            return retry, ("Resolve", {"action": "resolve"}, "m"), ("Ignore", {"action": "ignore"}, "i")
-        return retry, ("Reopen", {"action": "reopen"}, "z")
+        resolve: tuple[str, dict[str, object], str] = ("Resolve", {"action": "resolve"}, "m")
+        reopen: tuple[str, dict[str, object], str] = ("Reopen", {"action": "reopen"}, "z")
+        match self.state:
+            case "open":
+                return retry, resolve, ("Ignore", {"action": "ignore"}, "i")
+            case "ignored":
+                return retry, resolve, reopen
+        return retry, reopen
 
     @property
     def summary(self) -> str:
