@@ -49,9 +49,9 @@ def _become(fds: list[int], words: list[str], env: dict[str, str], cwd: str) -> 
 
 
 def _guard(pid: int, report: socket.socket) -> NoReturn:
-    report.sendall(f"{pid}\n".encode())
+    report.send(str(pid).encode())
     _, status = os.waitpid(pid, 0)
-    report.sendall(f"{os.waitstatus_to_exitcode(status)}\n".encode())
+    report.send(str(os.waitstatus_to_exitcode(status)).encode())
     os._exit(0)
 
 
