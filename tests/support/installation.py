@@ -128,7 +128,6 @@ async def installation(
         secret_key=SECRET_KEY,
         admin_key=ADMIN_KEY,
         allow_networks=allow,
-        lease_margin_s=1.0,
     )
     prepared = await prepare_database(settings, url)
     clock = clock or DatabaseClock()

@@ -11,7 +11,7 @@ import pytest
 from api.conftest import URL, Api
 from redrive.core.decide import Die, Reason, RetryIn
 from redrive.core.outcome import Category, Failure
-from redrive.core.ports import Exchange, Job
+from redrive.core.ports import NO_EXCHANGE, Exchange, Job, Released, Settlement
 from redrive.web.timeline import MAX_TRIES_SHOWN
 from support.page import Page, read
 
@@ -376,3 +376,17 @@ async def test_a_letter_that_a_replay_delivered_offers_no_retry_and_no_reopening
     await api.succeed(job)
     assert (await read(api.owner, "/integrations/logs/dead-letter-queue?state=resolved")).buttons == {"Delete"}
     assert (await read(api.owner, _letter_path(letter))).buttons == {"Delete"}
+
+
+async def test_what_a_worker_gave_back_is_no_try(api: Api) -> None:
+    await api.endpoint()
+    event_id = await api.event()
+    for _ in range(2):
+        (job,) = await api.claim()
+        await api.tasks.settle([Settlement(job, None, Released("The worker stops."), NO_EXCHANGE, 0.01)])
+        (job,) = await api.claim()
+        await api.fail(job, retry_in_s=0)
+    (entry,) = (await api.owner.get("/v1/retry-queue")).json["data"]
+    for path in (f"/integrations/logs/{entry['id']}", f"/events/{event_id}"):
+        names = [each.text for each in (await read(api.owner, path)).all("span", class_="try-name")]
+        assert sorted(names) == ["First try", "No try", "No try", "Retry 1"]
