@@ -11,6 +11,7 @@ from support.receiver import Receiver
 from .conftest import SignedIn
 from .queue_steps import failed
 
+NUMBERS_CAME = "document.dispatchEvent(new CustomEvent('counts', { detail: {} }))"
 PATH = "/integrations/logs/retry-queue"
 
 
@@ -28,7 +29,7 @@ async def test_a5_the_page_shows_what_will_be_tried_again_and_when(
     await expect(row).to_contain_text("SAP")
     await expect(row).to_contain_text("HTTP 503 Service Unavailable")
     await expect(row).to_contain_text("0 / 3")
-    await expect(row.locator("time")).to_have_text("in 5 s")
+    await expect(row.locator("time")).to_have_text(re.compile(r"in [1-5] s|now"))
     assert await row.locator("td.acts button, td.acts a").all_inner_texts() == ["Retry Now", "Skip", "View Log"]
     await row.get_by_text("View Log").click()
     await expect(page).to_have_url(f"{installation.base_url}/integrations/logs/{await _log_id(installation)}")
@@ -193,12 +194,12 @@ async def test_what_holds_an_entry_comes_and_goes_while_one_looks(
     page = await signed_in()
     await page.goto(PATH)
     retry_now, next_retry = page.get_by_role("button", name="Retry Now"), page.locator("[data-cell=next]")
-    for action, said, is_held in (("pause", "held", True), ("resume", "in 5 s", False)):
-        await installation.api.post(f"/v1/endpoints/{endpoint['id']}/{action}")
-        await page.evaluate("document.dispatchEvent(new CustomEvent('counts', { detail: {} }))")
-        await expect(next_retry).to_have_text(said)
-        await expect(retry_now).to_be_disabled() if is_held else await expect(retry_now).to_be_enabled()
-        if is_held:
-            await expect(next_retry.locator(".badge")).to_have_attribute(
-                "title", re.compile("endpoint is disabled or paused")
-            )
+    await installation.api.post(f"/v1/endpoints/{endpoint['id']}/pause")
+    await page.evaluate(NUMBERS_CAME)
+    await expect(next_retry).to_have_text("held")
+    await expect(next_retry.locator(".badge")).to_have_attribute("title", re.compile("endpoint is disabled or paused"))
+    await expect(retry_now).to_be_disabled()
+    await installation.api.post(f"/v1/endpoints/{endpoint['id']}/resume")
+    await page.evaluate(NUMBERS_CAME)
+    await expect(next_retry.locator("time")).to_be_visible()
+    await expect(retry_now).to_be_enabled()
