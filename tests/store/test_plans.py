@@ -218,6 +218,8 @@ APP = [
     Case("list_inbox_failed", _inbox(START, UUID(int=0)), "task_dead", sorts=False),
     Case("ack_event", lambda facts: (facts.engine.org_id, facts.event_id, facts.now, "me")),
     Case("lock_event_tasks", _by_event, "task_of_event"),
+    Case("terms_of_event", _by_event, "task_of_event"),
+    Case("make_test", lambda facts: (facts.engine.org_id, facts.event_id, new_id()), "task_of_event"),
     Case("describe_event", _by_event, "event_pkey"),
     Case("delete_events", lambda facts: (facts.engine.org_id, [facts.event_id]), "task_of_event"),
     Case("count_events", lambda facts: (facts.engine.org_id, "queued"), "task_open"),

@@ -122,46 +122,27 @@ def retry(
     run(lambda: act_on(where, Bulk(Action.RETRY, ids or [], chosen, every, yes_all, because, at_once=now), as_json))
 
 
-@command(app, "resolve")
-def resolve(
-    where: Where,
-    chosen: LetterFilter,
-    ids: Ids = None,
-    every: All = False,
-    yes_all: YesAll = False,
-    because: Because = None,
-    as_json: AsJson = False,
-) -> None:
-    """Mark as resolved: it was dealt with elsewhere."""
-    run(lambda: act_on(where, Bulk(Action.RESOLVE, ids or [], chosen, every, yes_all, because), as_json))
+def _mark(action: Action, words: str) -> None:
+    """The command of an action that needs nothing but which letters, and why. `words`: its help."""
+
+    def mark(
+        where: Where,
+        chosen: LetterFilter,
+        ids: Ids = None,
+        every: All = False,
+        yes_all: YesAll = False,
+        because: Because = None,
+        as_json: AsJson = False,
+    ) -> None:
+        run(lambda: act_on(where, Bulk(action, ids or [], chosen, every, yes_all, because), as_json))
+
+    mark.__doc__ = words
+    command(app, action.name.lower())(mark)
 
 
-@command(app, "ignore")
-def ignore(
-    where: Where,
-    chosen: LetterFilter,
-    ids: Ids = None,
-    every: All = False,
-    yes_all: YesAll = False,
-    because: Because = None,
-    as_json: AsJson = False,
-) -> None:
-    """Mark as ignored: it need not be dealt with."""
-    run(lambda: act_on(where, Bulk(Action.IGNORE, ids or [], chosen, every, yes_all, because), as_json))
-
-
-@command(app, "reopen")
-def reopen(
-    where: Where,
-    chosen: LetterFilter,
-    ids: Ids = None,
-    every: All = False,
-    yes_all: YesAll = False,
-    because: Because = None,
-    as_json: AsJson = False,
-) -> None:
-    """Open again what was resolved or ignored by mistake: ids, or --all with --state."""
-    run(lambda: act_on(where, Bulk(Action.REOPEN, ids or [], chosen, every, yes_all, because), as_json))
+_mark(Action.RESOLVE, "Mark as resolved: it was dealt with elsewhere.")
+_mark(Action.IGNORE, "Mark as ignored: it need not be dealt with.")
+_mark(Action.REOPEN, "Open again what was resolved or ignored by mistake: ids, or --all with --state.")
 
 
 @command(app, "delete")

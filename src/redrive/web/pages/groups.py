@@ -32,6 +32,18 @@ MAX_SHOWN = 50
 TREND = timedelta(hours=24)
 TREND_BUCKETS = 24
 
+# The button's word, what is sent, and its key.
+GroupAct = tuple[str, Mapping[str, object], str]
+_RETRY: GroupAct = ("Retry", {"action": "retry", "now": True}, "r")
+_RESOLVE: GroupAct = ("Resolve", {"action": "resolve"}, "m")
+_IGNORE: GroupAct = ("Ignore", {"action": "ignore"}, "i")
+_REOPEN: GroupAct = ("Reopen", {"action": "reopen"}, "z")
+ACTS = {
+    "open": (_RETRY, _RESOLVE, _IGNORE),
+    "ignored": (_RETRY, _RESOLVE, _REOPEN),
+    "resolved": (_RETRY, _REOPEN),
+}
+
 router = APIRouter(route_class=PageRoute)
 
 
@@ -75,17 +87,9 @@ class GroupsPage:
         return str(self.asked.filter.get("state", "open"))
 
     @property
-    def acts(self) -> Sequence[tuple[str, dict[str, object], str]]:
-        """What may be done with a whole group: the button's word, what is sent, and its key."""
-        retry: tuple[str, dict[str, object], str] = ("Retry", {"action": "retry", "now": True}, "r")
-        resolve: tuple[str, dict[str, object], str] = ("Resolve", {"action": "resolve"}, "m")
-        reopen: tuple[str, dict[str, object], str] = ("Reopen", {"action": "reopen"}, "z")
-        match self.state:
-            case "open":
-                return retry, resolve, ("Ignore", {"action": "ignore"}, "i")
-            case "ignored":
-                return retry, resolve, reopen
-        return retry, reopen
+    def acts(self) -> Sequence[GroupAct]:
+        """What may be done with a whole group: nothing with one that is being replayed."""
+        return ACTS.get(self.state, ())
 
     @property
     def summary(self) -> str:
