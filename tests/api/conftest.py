@@ -29,6 +29,7 @@ from redrive.store.orgs import ensure_org
 from redrive.store.seal import Sealer
 from redrive.store.tasks import Tasks
 from redrive.web.site import Site
+from support.engine import claim_due
 from support.http import HttpClient
 
 SHARED_DATABASE = "redrive_api_shared"
@@ -81,7 +82,7 @@ class Api:
 
     async def claim(self) -> list[Job]:
         """This org's due tasks; what other tests left behind is passed by."""
-        claimed = await self.tasks.claim(queues=["http"], floors={}, limit=1_000, worker_id=uuid4(), margin_s=5.0)
+        claimed = await claim_due(self.tasks, 1_000, margin_s=5.0)
         return [job for job in claimed.jobs if job.org_id == self.org_id]
 
     async def settle(self, job: Job, outcome: Outcome, decision: Decision, exchange: Exchange) -> None:

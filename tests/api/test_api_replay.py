@@ -8,6 +8,7 @@ import pytest
 
 from redrive.core.ports import Job
 from redrive.store.check import check
+from support.engine import claim_due
 
 from .conftest import Api
 
@@ -162,7 +163,7 @@ async def test_a_handler_s_task_takes_a_payload_but_no_headers(api: Api) -> None
     async with api.context.engine_db.transaction() as session:
         name = await session._connection.fetchval("SELECT name FROM redrive.org WHERE org_id = $1", api.org_id)
     await api.sql("SELECT redrive.enqueue('h', '1', NULL, $1)", name)
-    claimed = await api.tasks.claim(queues=["handler:h"], floors={}, limit=100, worker_id=uuid4(), margin_s=5.0)
+    claimed = await claim_due(api.tasks, queues=["handler:h"])
     (job,) = [job for job in claimed.jobs if job.org_id == api.org_id]
     await api.die(job)
     letter = {"id": str(job.id)}

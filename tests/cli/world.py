@@ -25,6 +25,7 @@ from redrive.store.operations import OperationSpec
 from redrive.store.orgs import ensure_org, new_id
 from redrive.store.seal import Sealer
 from redrive.store.tasks import Tasks
+from support.engine import claim_due
 
 ACT = Act("test", "because of a test")
 CLOCK = DatabaseClock()
@@ -54,10 +55,7 @@ class World:
         return event.id
 
     async def claim(self, limit: int = 1) -> list[Job]:
-        found = await Tasks(self.engine, CLOCK).claim(
-            queues=["http"], floors={}, limit=limit, worker_id=new_id(), margin_s=15
-        )
-        return found.jobs
+        return (await claim_due(Tasks(self.engine, CLOCK), limit)).jobs
 
     async def claim_one(self) -> Job:
         [job] = await self.claim()

@@ -1,7 +1,7 @@
 """Workers side by side, cut off, stopped and restarted: every task is carried out, by one of them at a time."""
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
 from typing import Any
@@ -13,8 +13,10 @@ from structlog.testing import capture_logs
 from conftest import database_of
 from redrive import Task
 from redrive.core.outcome import Success
-from redrive.core.ports import HTTP_QUEUE, Claim, Floor, Job, Try
+from redrive.core.ports import HTTP_QUEUE, Ask, Claim, Job, Try
 from redrive.destinations import http as http_module
+from redrive.engine import agenda as agenda_module
+from redrive.engine import lookout as lookout_module
 from redrive.engine import worker as worker_module
 from redrive.store.check import check
 from redrive.store.embedded import EmbeddedPostgres
@@ -112,7 +114,7 @@ async def test_without_its_listening_connection_a_worker_still_delivers_and_list
     woken = asyncio.Event()
     async with open_receiver() as receiver, live.worker(poll_s=0.1) as worker, live.running(worker):
         await live.endpoint(url=receiver.url)
-        async with listening(live, woken.set):
+        async with listening(live, lambda _told: woken.set()):
             woken.clear()
             await _terminate(superuser, "redrive-listen")
             await live.accept()
@@ -150,23 +152,24 @@ async def test_claims_begin_behind_tries_that_hang(live: Engine, monkeypatch: py
     begun: list[datetime] = []
     claim = live.tasks.claim
 
-    async def noted(*, floors: Mapping[str, Floor], **given: Any) -> Claim:
-        begun.extend(floor.due_at for floor in floors.values())
-        return await claim(floors=floors, **given)
+    async def noted(asks: Sequence[Ask], **given: Any) -> Claim:
+        begun.extend(ask.floor.due_at for ask in asks)
+        return await claim(asks, **given)
 
     monkeypatch.setattr(live.tasks, "claim", noted)
-    monkeypatch.setattr(worker_module, "FULL_SCAN_EVERY_S", 1e6)
-    monkeypatch.setattr(worker_module, "LATE_COMMITS", timedelta(seconds=0))
+    monkeypatch.setattr(lookout_module, "SURVEY_EVERY_S", 1e6)
+    monkeypatch.setattr(agenda_module, "LATE_COMMITS", timedelta(seconds=0))
     async with open_receiver() as receiver, live.worker() as worker, live.running(worker):
         receiver.usual = lambda request: Answer(200, after_s=1 if b"hangs" in request.body else 0)
-        await live.endpoint(url=receiver.url)
+        endpoint_id = await live.endpoint(url=receiver.url)
         await live.accept(body=b'"hangs"')
         worker.wake()
         await receiver.wait_for(1)
         hanging_since = await live.sql.fetchval("SELECT due_at FROM redrive.task WHERE state = 'leased'")
+        begun.clear()
         for passed in (2, 3):
             await live.accept()
-            worker.wake()
+            worker.wake(f"http\t{live.org_id}\t{endpoint_id}")
             await receiver.wait_for(passed)
     assert begun
     assert all(floor > hanging_since for floor in begun)
@@ -381,9 +384,9 @@ async def listening(engine: Engine, wake: object) -> AsyncIterator[None]:
     """Listen for notifications, from the moment that the connection stands."""
     heard = asyncio.Event()
 
-    def hear() -> None:
+    def hear(told: str) -> None:
         heard.set()
-        wake()  # type: ignore[operator]
+        wake(told)  # type: ignore[operator]
 
     task = asyncio.create_task(listen(engine.url, hear))
     try:

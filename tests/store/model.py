@@ -38,6 +38,14 @@ class Task:
     letter: str | None = None
     results: dict[int, str] = field(default_factory=dict)  # how each fence ended
 
+    @property
+    def is_live(self) -> bool:
+        return self.state in (WAITING, LEASED)
+
+    @property
+    def stream(self) -> tuple[UUID, bool]:
+        return self.endpoint_id, self.attempts > 0
+
     def die(self, reason: str) -> None:
         self.state, self.reason, self.letter, self.due = DEAD, reason, "open", FOREVER
 
@@ -59,8 +67,13 @@ class Model:
             for task in self.tasks.values()
             if (task.state is WAITING and task.due <= now) or (task.lease_ends is not None and task.lease_ends <= now)
         ]
+        first = {
+            stream: min(task.due for task in self.tasks.values() if task.is_live and task.stream == stream)
+            for stream in {task.stream for task in due}
+        }
         leased = set()
-        for task in sorted(due, key=lambda task: (task.due, task.id))[:limit]:
+        # One stream after the other, as the test asks for them, and each in the order of its due times.
+        for task in sorted(due, key=lambda task: (first[task.stream], task.stream, task.due, task.id))[:limit]:
             if task.state is LEASED:
                 task.results[task.fence] = "lost"
                 task.attempts += 1

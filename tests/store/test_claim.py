@@ -10,13 +10,34 @@ from uuid import UUID
 
 import pytest
 
-from redrive.core.decide import AwaitPerson, Reason, RetryIn, Succeed
+from redrive.core.decide import AwaitPerson, Reason, Succeed
 from redrive.core.outcome import Success
-from redrive.core.ports import HTTP_QUEUE, NO_EXCHANGE, Floor, Job, Settlement
+from redrive.core.ports import (
+    HTTP_QUEUE,
+    NO_ENDPOINT,
+    NO_EXCHANGE,
+    Ask,
+    Floor,
+    Job,
+    Place,
+    Released,
+    Settlement,
+    Stream,
+)
 from redrive.store.db import Database, query
 from redrive.store.orgs import new_id
 from redrive.store.tasks import Tasks
-from support.engine import MARGIN_S, START, UNAVAILABLE, Engine, ManualClock, open_engine, until
+from support.engine import (
+    MARGIN_S,
+    START,
+    UNAVAILABLE,
+    Engine,
+    ManualClock,
+    claim_arguments,
+    claim_due,
+    open_engine,
+    until,
+)
 
 LEASE_S = 30.0 + MARGIN_S  # the default policy's time-out, and the margin
 
@@ -172,7 +193,7 @@ async def test_a_task_claimed_while_its_endpoint_is_enabled_is_not_held_for_ever
     async with engine.sql.acquire() as other:
         claiming = other.transaction()
         await claiming.start()
-        claim = await other.fetch(query("claim"), *_claim_arguments(engine))
+        claim = await other.fetch(query("claim"), *claim_arguments(engine, engine.first_tries(endpoint_id)))
         assert [row["state"] for row in claim] == ["held"]
         enabling = asyncio.create_task(engine.change_endpoint(endpoint_id, disabled=False))
 
@@ -206,26 +227,24 @@ async def test_a_queue_with_a_backlog_does_not_starve_the_others(engine: Engine)
     await engine.accept_many(40)
     for name in ("a", "b"):
         await engine.accept(name, handler=name)
-    claim = await engine.tasks.claim(
-        queues=[HTTP_QUEUE, "handler:a", "handler:b"], floors={}, limit=9, worker_id=new_id(), margin_s=MARGIN_S
-    )
+    survey = await engine.tasks.survey([HTTP_QUEUE, "handler:a", "handler:b"])
+    asks = [Ask(stream, 3, Floor(START, UUID(int=0))) for stream in survey.due_at]
+    claim = await engine.tasks.claim(asks, limit=9, worker_id=new_id(), margin_s=MARGIN_S)
     assert Counter(job.queue for job in claim.jobs) == {HTTP_QUEUE: 3, "handler:a": 1, "handler:b": 1}
-    assert set(claim.ends) == {HTTP_QUEUE}
+    assert {stream.place.queue for stream in claim.ends} == {HTTP_QUEUE}
 
 
 async def test_a_claim_begins_behind_its_floor_and_answers_the_next_one(engine: Engine, clock: ManualClock) -> None:
-    await engine.endpoint()
+    stream = engine.first_tries(await engine.endpoint())
     for _ in range(4):
         await engine.accept()
         clock.advance(1)
-    first = await engine.tasks.claim(queues=[HTTP_QUEUE], floors={}, limit=2, worker_id=new_id(), margin_s=MARGIN_S)
-    floor = first.ends[HTTP_QUEUE]
+    first = await claim_due(engine.tasks, 2)
+    floor = first.ends[stream]
     # Rows settled since would still be in the index: here the first two are simply due again.
     for job in first.jobs:
-        await engine.settle(job, UNAVAILABLE, RetryIn(timedelta(seconds=-60)))
-    rest = await engine.tasks.claim(
-        queues=[HTTP_QUEUE], floors={HTTP_QUEUE: floor}, limit=10, worker_id=new_id(), margin_s=MARGIN_S
-    )
+        await engine.settle(job, None, Released("given back", delay_s=-60))
+    rest = await claim_due(engine.tasks, 10, floors={stream: floor})
     behind = rest.jobs
     assert dict(rest.ends) == {}  # nothing more there
     assert len(behind) == 2
@@ -238,22 +257,20 @@ async def test_stepping_over_ten_thousand_settled_rows_costs_a_floor_nothing(
 ) -> None:
     """While somebody holds a snapshot open, vacuum may not remove the index entries of what was settled."""
     async with open_engine(database_url, clock) as engine, engine.sql.acquire() as onlooker:
-        await engine.endpoint()
+        stream = engine.first_tries(await engine.endpoint())
         snapshot = onlooker.transaction(isolation="repeatable_read")
         await snapshot.start()
         await onlooker.fetchval("SELECT count(*) FROM redrive.task")
         await engine.accept_many(10_000)
         floor = Floor(clock.now(), UUID(int=0))
         for _ in range(10):
-            claim = await engine.tasks.claim(
-                queues=[HTTP_QUEUE], floors={HTTP_QUEUE: floor}, limit=1000, worker_id=new_id(), margin_s=MARGIN_S
-            )
-            floor = claim.ends[HTTP_QUEUE]
+            claim = await claim_due(engine.tasks, 1000, floors={stream: floor})
+            floor = claim.ends[stream]
             await engine.tasks.settle([Settlement(job, Success(), Succeed(), NO_EXCHANGE, 0.1) for job in claim.jobs])
         clock.advance(1)
         await engine.accept()
-        from_the_start = await _buffers_of_claim(engine, None)
-        behind_the_floor = await _buffers_of_claim(engine, floor)
+        from_the_start = await _buffers_of_claim(engine, stream, Floor(START, UUID(int=0)))
+        behind_the_floor = await _buffers_of_claim(engine, stream, floor)
         await snapshot.rollback()
     assert behind_the_floor * 5 < from_the_start, (behind_the_floor, from_the_start)
 
@@ -262,30 +279,41 @@ async def test_stepping_over_ten_thousand_settled_rows_costs_a_floor_nothing(
 async def test_a_claim_of_nothing_answers_nothing(engine: Engine, queues: list[str]) -> None:
     await engine.endpoint()
     await engine.accept()
-    claim = await engine.tasks.claim(queues=queues, floors={}, limit=10, worker_id=new_id(), margin_s=MARGIN_S)
+    claim = await claim_due(engine.tasks, 10, queues=queues)
     assert (claim.jobs, claim.held, dict(claim.ends)) == ([], 0, {})
 
 
-async def test_the_next_due_time_is_the_soonest_in_the_future_and_never_that_of_a_person(
-    engine: Engine, clock: ManualClock
-) -> None:
-    await engine.endpoint("manual", policy="manual", event_types=("manual",))
-    await engine.endpoint("usual", event_types=("usual",))
-    await engine.accept("manual")
+async def test_a_survey_finds_each_stream_once_with_its_soonest_due_time(engine: Engine, clock: ManualClock) -> None:
+    one = await engine.endpoint("one", event_types=("one",))
+    other = await engine.endpoint("other", org=(org := await engine.org("another")))
+    await engine.accept_many(50, event_type="one")
+    for job, delay_s in zip(await engine.claim(2), (60, 30), strict=True):
+        await engine.fail(job, delay_s)
+    await engine.accept(org_id=org)
+    await engine.accept("a", handler="a")
+    survey = await engine.tasks.survey([HTTP_QUEUE, "handler:a", "handler:b"])
+    assert survey.now == clock.now()
+    assert survey.due_at == {
+        engine.first_tries(one): clock.now(),
+        engine.retries(one): clock.now() + timedelta(seconds=30),
+        Stream(Place(HTTP_QUEUE, org, other), False): clock.now(),
+        Stream(Place("handler:a", engine.org_id, NO_ENDPOINT), False): clock.now(),
+    }
+
+
+async def test_what_waits_for_a_person_never_falls_due(engine: Engine) -> None:
+    await engine.endpoint(policy="manual")
+    await engine.accept()
     await engine.settle(await engine.claim_one(), UNAVAILABLE, AwaitPerson())
-    assert (await engine.tasks.next_due([HTTP_QUEUE])).due_at is None
-    await engine.accept("usual")
-    await engine.fail(await engine.claim_one(), 30)
-    upcoming = await engine.tasks.next_due([HTTP_QUEUE])
-    assert upcoming.due_at == upcoming.now + timedelta(seconds=30) == clock.now() + timedelta(seconds=30)
+    assert (await engine.tasks.survey([HTTP_QUEUE])).due_at == {}
 
 
 async def test_a_claim_writes_no_index(engine: Engine) -> None:
     """Every row is updated in its place (HOT): nothing that an index speaks of changes, and its page has the room."""
-    await engine.endpoint()
+    stream = engine.first_tries(await engine.endpoint())
     await engine.accept_many(200)
     async with engine.sql.acquire() as connection, connection.transaction():
-        taken = await connection.fetch(query("claim"), *_claim_arguments(engine))
+        taken = await connection.fetch(query("claim"), *claim_arguments(engine, stream))
         written = await connection.fetchrow(
             "SELECT n_tup_upd, n_tup_hot_upd FROM pg_stat_xact_user_tables WHERE relname = 'task'"
         )
@@ -293,19 +321,14 @@ async def test_a_claim_writes_no_index(engine: Engine) -> None:
     assert (written["n_tup_upd"], written["n_tup_hot_upd"]) == (200, 200) == (len(taken), len(taken))
 
 
-def _claim_arguments(engine: Engine, floor: Floor | None = None) -> tuple[object, ...]:
-    begin = floor or Floor(START, UUID(int=0))
-    return engine.clock.now(), [HTTP_QUEUE], [begin.due_at], [begin.task_id], 400, new_id(), MARGIN_S, 400
-
-
-async def _buffers_of_claim(engine: Engine, floor: Floor | None) -> int:
+async def _buffers_of_claim(engine: Engine, stream: Stream, floor: Floor) -> int:
     """Pages touched by the claim's search for due rows. The claim itself is undone."""
     async with engine.sql.acquire() as connection:
         trial = connection.transaction()
         await trial.start()
         await connection.execute("SET LOCAL enable_seqscan = off")
         text = await connection.fetchval(
-            "EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) " + query("claim"), *_claim_arguments(engine, floor)
+            "EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) " + query("claim"), *claim_arguments(engine, stream, floor=floor)
         )
         await trial.rollback()
     (plan,) = json.loads(text)

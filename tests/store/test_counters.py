@@ -4,14 +4,13 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
-from uuid import UUID
 
 import asyncpg
 
+from redrive.core.ports import NO_ENDPOINT, Place, Stream
 from redrive.store.counters import count_of, counts
 from redrive.store.db import query
-from redrive.store.orgs import new_id
-from support.engine import MARGIN_S, Connection, Engine, ManualClock
+from support.engine import Connection, Engine, ManualClock, claim_arguments
 
 SHARDS = 64
 LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
@@ -59,7 +58,9 @@ async def test_a_transaction_left_open_after_an_enqueue_holds_nobody_up(engine: 
         await idle.execute(ENQUEUE)
         await busy.execute("SET lock_timeout = '3s'")
         await busy.execute(ENQUEUE)
-        claimed = await busy.fetch(query("claim"), *_claim("handler:edi.orders"))
+        stream = Stream(Place("handler:edi.orders", engine.org_id, NO_ENDPOINT), False)
+        _, *arguments = claim_arguments(engine, stream)
+        claimed = await busy.fetch(query("claim"), None, *arguments)
         assert len(claimed) == 1
         await open_transaction.commit()
     assert await engine.sql.fetchval("SELECT sum(n) FROM redrive.counter WHERE name LIKE 'task.%'") == 2
@@ -114,7 +115,3 @@ async def _same_shard(engine: Engine) -> AsyncIterator[tuple[Connection, Connect
 
 async def _connect(engine: Engine) -> Connection:
     return await asyncpg.connect(engine.url, server_settings={"role": "redrive_engine"})
-
-
-def _claim(queue: str) -> tuple[object, ...]:
-    return None, [queue], [LONG_AGO], [UUID(int=0)], 10, new_id(), MARGIN_S, 10

@@ -12,7 +12,7 @@ from redrive.store import edits, policies
 from redrive.store.edits import MAX_EDITS, Edit, EditError, apply_patch, body_of_generation, list_edits, replay_patched
 from redrive.store.policies import OVERRIDE_NAME
 from redrive.store.retry_queue import Refusal
-from support.engine import PERSON, Engine, ManualClock
+from support.engine import PERSON, Engine, ManualClock, claim_arguments
 
 BODY = b'{"invoice": 7,  "amount": 12.50}'
 EDITED = b'{"invoice":7,   "amount": 12.5000000000000000001}'
@@ -236,15 +236,13 @@ async def test_a_replay_is_one_entry_in_the_audit(engine: Engine) -> None:
 
 async def test_a_claim_of_an_edited_task_writes_no_index(engine: Engine) -> None:
     """Heap-only: no index entry is added for the new version of the row."""
-    await engine.endpoint()
+    endpoint_id = await engine.endpoint()
     task_id = await a_dead_task(engine)
     await replay(engine, task_id, edit=Edit(body=EDITED))
     counted = "SELECT n_tup_upd, n_tup_hot_upd FROM pg_stat_xact_user_tables WHERE relid = 'redrive.task'::regclass"
     async with engine.db.transaction() as session:
         before = await session._connection.fetchrow(counted)
-        rows = await session.fetch(
-            "claim", engine.clock.now(), ["http"], [engine.clock.now()], [UUID(int=0)], 10, UUID(int=1), 5.0, 10
-        )
+        rows = await session.fetch("claim", *claim_arguments(engine, engine.retries(endpoint_id)))
         after = await session._connection.fetchrow(counted)
     assert [row["id"] for row in rows] == [task_id]
     assert after["n_tup_upd"] - before["n_tup_upd"] == after["n_tup_hot_upd"] - before["n_tup_hot_upd"] == 1

@@ -9,12 +9,11 @@ from contextlib import asynccontextmanager
 from typing import Any
 from uuid import UUID
 
-from redrive.core.ports import HTTP_QUEUE, Claim, Floor
+from redrive.core.ports import Claim, Floor, Stream
 from redrive.store import endpoints
 from redrive.store.db import Record, query
 from redrive.store.endpoints import Endpoints
-from redrive.store.orgs import new_id
-from support.engine import MARGIN_S, PERSON, Engine, ManualClock, until
+from support.engine import PERSON, Engine, ManualClock, claim_due, until
 
 CLAIM_WITHIN_S = 5.0  # a claim that waited for the change would wait until the test commits: for ever
 
@@ -106,7 +105,7 @@ async def test_what_is_passed_over_does_not_stand_before_the_others(engine: Engi
     clock.advance(1)
     other = await engine.accept("other")
     async with _enabling(engine, endpoint_id):
-        floors: dict[str, Floor] = {}
+        floors: dict[Stream, Floor] = {}
         claimed: list[UUID] = []
         for _ in range(3):
             claim = await _claim(engine, limit=2, floors=floors)
@@ -135,11 +134,9 @@ async def _enabling(engine: Engine, endpoint_id: UUID) -> AsyncIterator[None]:
         yield
 
 
-async def _claim(engine: Engine, *, limit: int = 100, floors: dict[str, Floor] | None = None) -> Claim:
+async def _claim(engine: Engine, *, limit: int = 100, floors: dict[Stream, Floor] | None = None) -> Claim:
     async with asyncio.timeout(CLAIM_WITHIN_S):
-        return await engine.tasks.claim(
-            queues=[HTTP_QUEUE], floors=floors or {}, limit=limit, worker_id=new_id(), margin_s=MARGIN_S
-        )
+        return await claim_due(engine.tasks, limit, floors=floors)
 
 
 async def _waiting_for(holder: Any, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:

@@ -13,13 +13,11 @@ from uuid import UUID
 import pytest
 
 from redrive.core.permissions import Role
-from redrive.core.ports import HTTP_QUEUE
 from redrive.store import pausing
 from redrive.store.db import query
-from redrive.store.orgs import new_id
 from redrive.store.pausing import PauseScope
 from redrive.store.retry_queue import Refusal
-from support.engine import MARGIN_S, PERSON, START, Engine, ManualClock, open_engine, until
+from support.engine import PERSON, START, Engine, ManualClock, claim_arguments, open_engine, until
 
 CLAIM_WITHIN_S = 5.0  # a claim that waited would wait until the test commits: for ever
 
@@ -139,7 +137,7 @@ async def test_whoever_resumes_waits_for_a_claim_that_is_holding_and_releases_wh
     async with engine.sql.acquire() as other:
         claiming = other.transaction()
         await claiming.start()
-        claim = await other.fetch(query("claim"), *_claim_arguments(engine))
+        claim = await other.fetch(query("claim"), *claim_arguments(engine, engine.first_tries(endpoint_id)))
         assert [row["state"] for row in claim] == ["held"]
         resuming = asyncio.create_task(engine.resume(scope, endpoint_id))
         await until(lambda: _blocks(other))
@@ -176,7 +174,7 @@ async def test_whoever_waits_to_resume_has_their_turn_however_many_claims_come(
         claims = [first.transaction(), second.transaction()]
         for claim in claims:
             await claim.start()
-        one_task = (*_claim_arguments(engine)[:4], 1, new_id(), MARGIN_S, 1)
+        one_task = claim_arguments(engine, engine.first_tries(endpoint_id), most=1)
         assert [row["state"] for row in await first.fetch(query("claim"), *one_task)] == ["held"]
         resuming = asyncio.create_task(engine.resume(scope, endpoint_id))
         await until(lambda: _blocks(first))
@@ -325,10 +323,6 @@ async def _blocks(holder: Any) -> bool:
         "SELECT count(*) FROM pg_locks WHERE NOT granted AND pg_backend_pid() = ANY (pg_blocking_pids(pid))"
     )
     return waiting > 0
-
-
-def _claim_arguments(engine: Engine) -> tuple[object, ...]:
-    return engine.clock.now(), [HTTP_QUEUE], [START], [UUID(int=0)], 100, new_id(), MARGIN_S, 100
 
 
 async def _causes(engine: Engine, task_id: UUID) -> list[str]:

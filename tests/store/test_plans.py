@@ -63,10 +63,12 @@ class Facts:
     now: datetime
     task_id: UUID
     event_id: UUID
+    endpoint_id: UUID
 
 
 def _claim(facts: Facts) -> Arguments:
-    return facts.now, [HTTP_QUEUE], [START], [UUID(int=0)], 400, new_id(), MARGIN_S, 400
+    asked = ([HTTP_QUEUE], [facts.engine.org_id], [facts.endpoint_id], [False], [400], [START], [UUID(int=0)])
+    return facts.now, *asked, 400, new_id(), MARGIN_S
 
 
 def _succeeded(facts: Facts) -> Arguments:
@@ -110,8 +112,9 @@ def _collected(filters: int, *chosen: object) -> Callable[[Facts], Arguments]:
 
 
 ENGINE = [
-    Case("claim", _claim, "task_due", sorts=False),
-    Case("next_due", lambda facts: (facts.now, [HTTP_QUEUE]), "task_due"),
+    Case("claim", _claim, "task_stream", sorts=False),
+    Case("survey", lambda facts: (facts.now, [HTTP_QUEUE], 1_000), "task_stream", sorts=False),
+    Case("wake_lanes", lambda facts: (1_000,), "task_behind"),
     Case("settle_succeeded", _succeeded, "task_pkey"),
     Case("settle_failed", _failed, "task_pkey"),
     Case("late_result", _late, "attempt_pkey"),
@@ -251,7 +254,7 @@ async def databases(postgres: EmbeddedPostgres, template_database: str) -> Async
             await _as_superuser(postgres, None, f"CREATE DATABASE {name} TEMPLATE {template_database} OWNER redrive")
             clock = ManualClock()
             engine = await stack.enter_async_context(open_engine(database_of(postgres.url, name), clock))
-            facts[name] = Facts(engine, clock.now(), new_id(), new_id())
+            facts[name] = Facts(engine, clock.now(), new_id(), new_id(), new_id())
             if name == FULL:
                 facts[name] = await _fill(engine, clock)
                 await _as_superuser(postgres, name, ENDED_OPERATIONS)
@@ -354,7 +357,7 @@ def _literal(value: object) -> str:
 
 async def _fill(engine: Engine, clock: ManualClock) -> Facts:
     """Every state in numbers: most have succeeded, thousands wait, thousands are dead."""
-    await engine.endpoint()
+    endpoint_id = await engine.endpoint()
     for _ in range(TASKS // 1000):
         await engine.accept_many(1000)
         clock.advance(1)
@@ -370,7 +373,7 @@ async def _fill(engine: Engine, clock: ManualClock) -> Facts:
     await engine.accept_many(500, event_type="for nobody", handler="absent")
     row = await engine.sql.fetchrow("SELECT id, event_id FROM redrive.task WHERE state = 'dead' LIMIT 1")
     assert row is not None
-    return Facts(engine, clock.now(), row["id"], row["event_id"])
+    return Facts(engine, clock.now(), row["id"], row["event_id"], endpoint_id)
 
 
 async def _as_superuser(postgres: EmbeddedPostgres, database: str | None, statement: str) -> None:

@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
-from uuid import UUID, uuid4
+from uuid import UUID
 
 import asyncpg
 import pytest
@@ -32,7 +32,7 @@ from redrive.store.db import Database, DatabaseRole, Pooler, Session
 from redrive.store.events import NewEvent, accept, get_event
 from redrive.store.orgs import ensure_org, new_id
 from redrive.store.tasks import Tasks
-from support.engine import UNAVAILABLE
+from support.engine import UNAVAILABLE, claim_due
 from support.installation import installation
 from support.pgbouncer import pgbouncer
 from support.processes import SECRET_KEY
@@ -125,12 +125,7 @@ async def test_the_engine_claims_and_settles(way: Way) -> None:
         event = NewEvent(org, new_id(), "edi.orders", b"{}", handler="edi.orders")
         assert [receipt.verdict for receipt in await accept(engine, [event], DatabaseClock())] == ["accepted"]
         claims = await asyncio.gather(
-            *(
-                tasks.claim(
-                    queues=["handler:edi.orders", HTTP_QUEUE], floors={}, limit=5, worker_id=uuid4(), margin_s=5
-                )
-                for _ in range(4)
-            )
+            *(claim_due(tasks, 5, queues=["handler:edi.orders", HTTP_QUEUE]) for _ in range(4))
         )
         (job,) = [job for claim in claims for job in claim.jobs]
         settlement = Settlement(job, UNAVAILABLE, RetryIn(timedelta(seconds=5)), NO_EXCHANGE, 0.1)

@@ -28,11 +28,26 @@ from redrive.core.decide import Decision, Die, Reason, RetryIn, Succeed
 from redrive.core.lifecycle import MARKS
 from redrive.core.outcome import Category, Failure, Outcome, Success
 from redrive.core.policy import Policy
-from redrive.core.ports import HTTP_QUEUE, NO_EXCHANGE, Destination, Exchange, Job, Released, Settled, Settlement
+from redrive.core.ports import (
+    HTTP_QUEUE,
+    NO_EXCHANGE,
+    Ask,
+    Claim,
+    Destination,
+    Exchange,
+    Floor,
+    Job,
+    Place,
+    Released,
+    Settled,
+    Settlement,
+    Stream,
+)
 from redrive.core.presets import PRESETS
 from redrive.destinations.client import Client
 from redrive.destinations.http import HttpDestination
 from redrive.destinations.python import Handler, HandlerDestination
+from redrive.engine.outlet import START as START_OF_STREAM
 from redrive.engine.worker import Worker
 from redrive.store import dead_letters, endpoints, inbox, orgs, pausing, policies, removal, retry_queue
 from redrive.store.audit import Act
@@ -149,10 +164,15 @@ class Engine:
 
     # -- what a worker does, step by step --------------------------------------------------------------------------
 
+    def first_tries(self, endpoint_id: UUID) -> Stream:
+        return Stream(Place(HTTP_QUEUE, self.org_id, endpoint_id), False)
+
+    def retries(self, endpoint_id: UUID) -> Stream:
+        return Stream(Place(HTTP_QUEUE, self.org_id, endpoint_id), True)
+
     async def claim(self, limit: int = 100, *, queues: Sequence[str] = (HTTP_QUEUE,), **options: Any) -> list[Job]:
-        arguments: dict[str, Any] = {"floors": {}, "worker_id": new_id(), "margin_s": MARGIN_S, **options}
-        store: Tasks = arguments.pop("store", self.tasks)
-        return (await store.claim(queues=queues, limit=limit, **arguments)).jobs
+        store: Tasks = options.pop("store", self.tasks)
+        return (await claim_due(store, limit, queues=queues, **options)).jobs
 
     async def claim_one(self, **options: Any) -> Job:
         (job,) = await self.claim(1, **options)
@@ -292,6 +312,32 @@ async def open_engine(url: str, clock: Clock | None = None, *, size: int = 10) -
         await sql.close()
         await app.close()
         await db.close()
+
+
+async def claim_due(
+    store: Tasks,
+    limit: int = 100,
+    *,
+    queues: Sequence[str] = (HTTP_QUEUE,),
+    floors: Mapping[Stream, Floor] | None = None,
+    worker_id: UUID | None = None,
+    margin_s: float = MARGIN_S,
+) -> Claim:
+    """What a worker does that has room for all: look everywhere, and claim whatever is due."""
+    await store.wake_lanes()
+    survey = await store.survey(queues)
+    due = [stream for due_at, stream in sorted((due_at, stream) for stream, due_at in survey.due_at.items())]
+    due = [stream for stream in due if survey.due_at[stream] <= survey.now]
+    asks = [Ask(stream, limit, (floors or {}).get(stream, START_OF_STREAM)) for stream in due]
+    return await store.claim(asks, limit=limit, worker_id=worker_id or new_id(), margin_s=margin_s)
+
+
+def claim_arguments(
+    engine: "Engine", stream: Stream, *, most: int = 400, floor: Floor = START_OF_STREAM
+) -> tuple[object, ...]:
+    """Those of sql/claim.sql, for one stream."""
+    asked = ([part] for part in (*stream.place, stream.is_retry, most, *floor))
+    return engine.clock.now(), *asked, most, new_id(), MARGIN_S
 
 
 async def until(condition: Callable[[], Awaitable[bool]], *, within_s: float = 10.0) -> None:

@@ -5,7 +5,6 @@ what followed. Neither knows the other. Jobs and settlements pass by the ten tho
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import NamedTuple, Protocol, runtime_checkable
 from uuid import UUID
@@ -41,6 +40,11 @@ class Job(NamedTuple):
     content_type: str
     headers: str | None = None  # to be sent with it: a JSON object of texts; the endpoint's win
     edited_headers: str | None = None  # the same, given by a person for this task: they win over all others
+    lane: UUID | None = None  # in which it stays in order
+    gap: int = 0  # how many of its lane died since the last one was delivered
+    out_of_order: bool = False  # redriven when later ones of its lane had been delivered
+    max_block_s: float | None = None  # how long it may keep its lane once it fails
+    first_failed_at: datetime | None = None
 
 
 class Exchange(NamedTuple):
@@ -95,38 +99,81 @@ class Settled(NamedTuple):
 
 
 class Floor(NamedTuple):
-    """Where a claim begins in a queue: behind the last row taken."""
+    """Where a claim begins in a stream: behind the last row taken."""
 
     due_at: datetime
     task_id: UUID
 
 
+NO_ENDPOINT = UUID(int=0)  # the place of handlers
+
+
+class Place(NamedTuple):
+    """What is limited and served in turn: an endpoint, or a handler in one org."""
+
+    queue: str
+    org_id: UUID
+    id: UUID  # the endpoint's, or NO_ENDPOINT
+
+
+class Stream(NamedTuple):
+    """Tasks that are claimed in the order of their due times: the first tries of a place, or its retries."""
+
+    place: Place
+    is_retry: bool
+
+
+class Ask(NamedTuple):
+    """How many tasks a claim may take of a stream, and from where on."""
+
+    stream: Stream
+    most: int
+    floor: Floor
+
+
 class Claim(NamedTuple):
     jobs: list[Job]
     held: int  # due, but not leased: something holds them, or is being changed at this moment
-    ends: Mapping[str, Floor]  # where it stopped in the queues that may have more
+    ends: Mapping[Stream, Floor]  # where it stopped in the streams that may have more
+    barred: frozenset[Place] = frozenset()  # to be owned first, or shut by their breaker
 
 
-@dataclass(frozen=True, slots=True)
-class NextDue:
+class Survey(NamedTuple):
+    """The streams that have live tasks, and when the first of each is due."""
+
     now: datetime
-    due_at: datetime | None
+    due_at: Mapping[Stream, datetime]
+
+
+class Owned(NamedTuple):
+    """An endpoint that a worker has to itself, and what it has to count there."""
+
+    place: Place
+    max_in_flight: int | None
+    rate_per_s: float | None
+    breaker: str
+    breaker_since: datetime | None
+    probe_at: datetime | None
+    opens: int
+    now: datetime
 
 
 class TaskStore(Protocol):
     """The engine's view of the store."""
 
-    async def claim(
-        self,
-        *,
-        queues: Sequence[str],
-        floors: Mapping[str, Floor],
-        limit: int,
-        worker_id: UUID,
-        margin_s: float,
-    ) -> Claim: ...
+    async def survey(self, queues: Sequence[str]) -> Survey: ...
 
-    async def next_due(self, queues: Sequence[str]) -> NextDue: ...
+    async def claim(self, asks: Sequence[Ask], *, limit: int, worker_id: UUID, margin_s: float) -> Claim: ...
+
+    async def own(self, places: Sequence[Place], worker_id: UUID, for_s: float) -> list[Owned]:
+        """Those of these endpoints that nobody else has."""
+        ...
+
+    async def disown(self, worker_id: UUID) -> None: ...
+
+    async def wake_lanes(self) -> list[Stream]:
+        """Give lanes a head to which something was added; the streams of these."""
+        ...
 
     async def settle(self, settlements: Sequence[Settlement], worker_id: UUID) -> list[Settled]: ...
 
@@ -179,6 +226,13 @@ class PromptDestination(Destination, Protocol):
     def begin(self, job: Job, now: datetime, ended: Callable[[Try | Released], None]) -> Trying | Try | Released:
         """As `attempt`. What is known at once is returned; else `ended` is called with it, later and once."""
         ...
+
+
+@runtime_checkable
+class ReachingDestination(Destination, Protocol):
+    """A destination that cannot reach every endpoint at every time: only tasks of those that it can are claimed."""
+
+    def can_reach(self, endpoint_id: UUID) -> bool: ...
 
 
 class EndpointTerms(NamedTuple):

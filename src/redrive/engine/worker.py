@@ -7,13 +7,12 @@ whose own clock is wrong decides the same.
 import asyncio
 import random
 import time
-from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
-from datetime import timedelta
 from uuid import UUID
 
 import structlog
 
+from redrive.core.breaker import DEFAULT_RULES, BreakerRules
 from redrive.core.decide import RetryIn
 from redrive.core.outcome import Failure, Success
 from redrive.core.policy import Policy
@@ -21,13 +20,17 @@ from redrive.core.ports import (
     NO_EXCHANGE,
     Claim,
     Destination,
-    Floor,
     Job,
+    Place,
+    ReachingDestination,
     Released,
     Settled,
     Settlement,
+    Stream,
     TaskStore,
 )
+from redrive.engine.agenda import Agenda
+from redrive.engine.lookout import Lookout
 from redrive.engine.releaser import Releaser
 from redrive.engine.settler import Settler, brief
 from redrive.engine.transitions import tell, tell_delivered
@@ -38,9 +41,6 @@ DEFAULT_MARGIN_S = 15.0
 DEFAULT_POLL_S = 0.5
 MAX_CLAIM = 400
 MAX_POLICIES_CACHED = 10_000
-FULL_SCAN_EVERY_S = 0.5  # how long a row that was committed behind the floor may wait
-FIRST_ID = UUID(int=0)
-LATE_COMMITS = timedelta(seconds=1)  # how long after its due time a row may be committed and still be found at once
 CLAIM_ENDS_S = 1.0  # for a claim under way when the worker is told to stop
 SMALL_CLAIM_AFTER_S = 0.05
 UNREADABLE_S = 30.0
@@ -61,18 +61,19 @@ class Worker:
         margin_s: float = DEFAULT_MARGIN_S,
         poll_s: float = DEFAULT_POLL_S,
         dice: Callable[[], float] = random.random,
+        rules: BreakerRules = DEFAULT_RULES,
     ) -> None:
         self.worker_id = worker_id
         self._store = store
         self._destinations = destinations
         self._by_queue = {queue: destination for destination in destinations for queue in destination.queues}
-        self._queues = deque(sorted(self._by_queue))
+        self._reaching = {q: one for q, one in self._by_queue.items() if isinstance(one, ReachingDestination)}
         self._concurrency = concurrency
         self._margin_s = margin_s
         self._poll_s = poll_s
         self._policies: dict[UUID, Policy] = {}
-        self._floors: dict[str, Floor] = {}
-        self._scan_all_at = 0.0
+        self._agenda = Agenda(rules, can_reach=self._can_reach)
+        self._lookout = Lookout(store, self._agenda, self.queues, worker_id)
         self._wanted = asyncio.Event()  # something may be due: look
         self._freed = asyncio.Event()  # a slot came free
         self._stopping = False
@@ -90,14 +91,15 @@ class Worker:
 
     # -- running ---------------------------------------------------------------------------------------------------
 
-    def wake(self) -> None:
+    def wake(self, told: str = "") -> None:
         """Something may have fallen due (a NOTIFY came in)."""
+        self._lookout.tell(told)
         self._wanted.set()
 
     async def run(self, stop: asyncio.Event) -> None:
         """Work until `stop`, then drain."""
         self._settler.start()
-        log.info("worker_started", worker=str(self.worker_id), queues=list(self._queues), concurrency=self._concurrency)
+        log.info("worker_started", worker=str(self.worker_id), queues=list(self.queues), concurrency=self._concurrency)
         stopped = asyncio.create_task(stop.wait())
         releasing = asyncio.create_task(self._releaser.run())
         try:
@@ -128,9 +130,11 @@ class Worker:
         left = limit
         try:
             while left is None or left > 0:
-                self._floors.clear()
-                claim = await self._claim(self._concurrency if left is None else min(self._concurrency, left))
-                if not claim.jobs and not claim.held:
+                self._lookout.tell("")
+                await self._lookout.look()
+                most = self._concurrency if left is None else min(self._concurrency, left)
+                claim = await self._claim(most, hurry=True)
+                if claim is None or not (claim.jobs or claim.held or claim.barred):
                     return
                 if left is not None:
                     left -= len(claim.jobs)
@@ -145,15 +149,16 @@ class Worker:
 
     async def _work(self) -> None:
         pause_s = 0.1
+        hurry = False
         while not self._stopping:
             free = self._free()
             if free < max(1, self._concurrency // 4) and not await self._may_claim_few(free):
                 continue
             self._wanted.clear()
             try:
-                claim = await self._claim(min(free, MAX_CLAIM))
-                if not claim.ends:
-                    await self._rest()
+                await self._lookout.look()
+                claim = await self._claim(min(free, MAX_CLAIM), hurry=hurry)
+                hurry = claim is None and not await self._rest()
                 pause_s = 0.1
             except Exception as error:  # noqa: BLE001 - the database may be away: wait for it, never die of it
                 log.warning("claim_failed", error=brief(error), again_in_s=pause_s)
@@ -177,47 +182,48 @@ class Worker:
         """Room for more. Results that wait to be written take room too, so that a slow database slows the worker."""
         return min(self._concurrency - self._trying, 2 * self._concurrency - self._unsettled)
 
-    async def _rest(self) -> None:
-        """Nothing more is due. Sleep until something is, until told, or until the next poll."""
+    async def _rest(self) -> bool:
+        """Nothing can be begun now. Sleep until something falls due, until told, or until the next look.
+
+        False: something is due that has little room, and no more came free for a while.
+        """
         if self._stopping:
-            return
-        upcoming = await self._store.next_due(self._queues)
-        rest_s = self._poll_s
-        if upcoming.due_at is not None:
-            rest_s = min(rest_s, max(0.0, (upcoming.due_at - upcoming.now).total_seconds()))
+            return True
+        short = self._agenda.is_short_of_room
+        await self._lookout.look_ahead()
+        now = time.monotonic()
+        until = min(now + self._poll_s, self._lookout.next_look())
+        upcoming = self._agenda.next_at(now)
+        if short:
+            until = min(until, now + SMALL_CLAIM_AFTER_S)
+        elif upcoming is not None:
+            until = min(until, upcoming)
         try:
-            async with asyncio.timeout(rest_s):
+            async with asyncio.timeout(max(0.0, until - now)):
                 await self._wanted.wait()
         except TimeoutError:
-            return
+            return not short
+        return True
 
     # -- claiming --------------------------------------------------------------------------------------------------
 
-    async def _claim(self, limit: int) -> Claim:
-        if time.monotonic() >= self._scan_all_at:
-            self._floors.clear()
-            self._scan_all_at = time.monotonic() + FULL_SCAN_EVERY_S
+    def _can_reach(self, place: Place) -> bool:
+        reaching = self._reaching.get(place.queue)
+        return reaching is None or reaching.can_reach(place.id)
+
+    async def _claim(self, limit: int, *, hurry: bool = False) -> Claim | None:
+        """None: there is nothing that may be begun now."""
         asked_at = time.monotonic()
-        self._queues.rotate(1)  # when the limit is smaller than their number, each has its turn
-        claim = await self._store.claim(
-            queues=self._queues, floors=self._floors, limit=limit, worker_id=self.worker_id, margin_s=self._margin_s
-        )
-        self._remember_place(claim)
+        asks = self._agenda.asks(asked_at, self._free(), limit, hurry=hurry)
+        if not asks:
+            return None
+        claim = await self._store.claim(asks, limit=limit, worker_id=self.worker_id, margin_s=self._margin_s)
+        self._agenda.note_claim(asks, claim, time.monotonic())
         self._trying += len(claim.jobs)
         self._unsettled += len(claim.jobs)
         if claim.jobs:
             await self._start(claim.jobs, asked_at)
         return claim
-
-    def _remember_place(self, claim: Claim) -> None:
-        """Where the next claim begins: behind the last row of a full one, so that it does not step over all of them.
-
-        After one that took all there was: behind leases that are long under way, but not behind rows that are
-        committed only now, which may have come due some moments ago.
-        """
-        for queue, claimed_at in {job.queue: job.claimed_at for job in claim.jobs}.items():
-            self._floors[queue] = Floor(claimed_at - LATE_COMMITS, FIRST_ID)
-        self._floors.update(claim.ends)
 
     async def _start(self, jobs: list[Job], asked_at: float) -> None:
         """Begin the tries. What they need is loaded first, once for all; if that fails, the leases go back."""
@@ -251,6 +257,11 @@ class Worker:
     def _settle(self, settlement: Settlement) -> None:
         self._trying -= 1
         self._freed.set()
+        now = time.monotonic()
+        outlet = self._agenda.outlet_of(settlement.job, now)
+        outlet.ended(settlement.took_s if settlement.outcome is not None else None)
+        if self._agenda.is_short_of_room:
+            self._wanted.set()
         self._settler.put(settlement)
 
     def _release(self, job: Job, why: str, delay_s: float = 0.0) -> None:
@@ -266,6 +277,8 @@ class Worker:
                 delivered.append(settlement.job)
             else:
                 self._report(result)
+            if settlement.job.lane is not None:
+                self._expect(settlement.job, is_retry=False)  # the next of its lane
         tell_delivered(delivered)
 
     def _report(self, result: Settled) -> None:
@@ -276,8 +289,17 @@ class Worker:
             return
         if isinstance(outcome, Failure) and outcome.status_code == GONE and job.endpoint_id is not None:
             self._follow_up(self._disable(job.org_id, job.endpoint_id))
-        if isinstance(decision, RetryIn) and decision.delay.total_seconds() < self._poll_s:
-            self._wanted.set()  # due before the next poll would look
+        if isinstance(decision, RetryIn):
+            self._expect(job, is_retry=True, in_s=decision.delay.total_seconds())
+        elif isinstance(decision, Released):
+            self._expect(job, is_retry=job.attempts > 0, in_s=decision.delay_s)
+
+    def _expect(self, job: Job, *, is_retry: bool, in_s: float = 0.0) -> None:
+        """Something falls due where this job was."""
+        now = time.monotonic()
+        self._agenda.tell(Stream(self._agenda.outlet_of(job, now).place, is_retry), now, now + in_s)
+        if in_s < self._poll_s:
+            self._wanted.set()
 
     def _follow_up(self, work: Coroutine[None, None, None]) -> None:
         followup = asyncio.create_task(work)
@@ -307,6 +329,11 @@ class Worker:
         if self._followups:
             await asyncio.wait(self._followups, timeout=1)
         await self._settler.close()
+        try:
+            async with asyncio.timeout(1):
+                await self._lookout.let_go()
+        except Exception as error:  # noqa: BLE001 - what was ours is free again when its time is over
+            log.warning("let_go_failed", error=brief(error))
         log.info("worker_stopped", worker=str(self.worker_id), unsettled=self._unsettled)
 
     async def _tried_all(self, within_s: float) -> None:

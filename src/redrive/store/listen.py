@@ -19,8 +19,8 @@ PROBE_EVERY_S = 30.0  # a connection that died silently is noticed by asking
 log = structlog.get_logger("redrive.listen")
 
 
-async def listen(url: str, wake: Callable[[], None]) -> None:
-    """Call `wake` at every notification, until cancelled."""
+async def listen(url: str, wake: Callable[[str], None]) -> None:
+    """Call `wake` with what every notification says, until cancelled."""
     pause_s = RECONNECT_FIRST_S
     while True:
         try:
@@ -33,14 +33,14 @@ async def listen(url: str, wake: Callable[[], None]) -> None:
             pause_s = RECONNECT_FIRST_S
 
 
-async def _listen_once(url: str, wake: Callable[[], None]) -> None:
+async def _listen_once(url: str, wake: Callable[[str], None]) -> None:
     """Listen until the connection ends."""
     connection = await asyncpg.connect(url, timeout=10, server_settings={"application_name": "redrive-listen"})
     ended = asyncio.Event()
     connection.add_termination_listener(lambda _connection: ended.set())
     try:
-        await connection.add_listener(CHANNEL, lambda *_: wake())
-        wake()  # what was missed while nobody listened
+        await connection.add_listener(CHANNEL, lambda *given: wake(str(given[-1])))
+        wake("")  # what was missed while nobody listened
         while not ended.is_set():
             try:
                 async with asyncio.timeout(PROBE_EVERY_S):

@@ -5,8 +5,7 @@ Called by engine.worker through core.ports.TaskStore. Every write is fenced: a l
 
 import asyncio
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
+from collections.abc import Sequence
 from typing import assert_never
 from uuid import UUID
 
@@ -18,11 +17,26 @@ from redrive.core.decide import AwaitPerson, Decision, Die, RetryIn, Succeed
 from redrive.core.fingerprint import fingerprint
 from redrive.core.outcome import Category, Failure, Success
 from redrive.core.policy import Policy, PolicyError
-from redrive.core.ports import Claim, Exchange, Floor, Job, NextDue, Released, Settled, Settlement
+from redrive.core.ports import (
+    Ask,
+    Claim,
+    Exchange,
+    Floor,
+    Job,
+    Owned,
+    Place,
+    Released,
+    Settled,
+    Settlement,
+    Stream,
+    Survey,
+)
 from redrive.store.clock import Clock
-from redrive.store.db import Database, Session, array_or_null
+from redrive.store.db import Database, Record, Session, array_or_null
 
-_START = Floor(datetime(1970, 1, 1, tzinfo=UTC), UUID(int=0))
+_JOB_FIELDS = len(Job._fields)
+MAX_STREAMS = 100_000  # in one survey
+MAX_WOKEN = 1_000  # lanes at a time
 _DEADLOCK_TRIES = 5
 MAX_ERROR_CHARS = 4_000
 MAX_STACK_CHARS = 16_000
@@ -37,37 +51,73 @@ class Tasks:
         self._db = db
         self._clock = clock
 
-    async def claim(
-        self, *, queues: Sequence[str], floors: Mapping[str, Floor], limit: int, worker_id: UUID, margin_s: float
-    ) -> Claim:
-        if not queues:
+    async def survey(self, queues: Sequence[str]) -> Survey:
+        rows = await self._db.fetch("survey", self._clock.now(), list(queues), MAX_STREAMS)
+        due_at = {_stream(row): row["due_at"] for row in rows if row["queue"] is not None}
+        return Survey(rows[0]["now"], due_at)
+
+    async def claim(self, asks: Sequence[Ask], *, limit: int, worker_id: UUID, margin_s: float) -> Claim:
+        if not asks:
             return Claim([], 0, {})
-        starts = [floors.get(queue, _START) for queue in queues]
-        share = -(-limit // len(queues))
         rows = await self._db.fetch(
             "claim",
             self._clock.now(),
-            list(queues),
-            [start.due_at for start in starts],
-            [start.task_id for start in starts],
+            [ask.stream.place.queue for ask in asks],
+            [ask.stream.place.org_id for ask in asks],
+            [ask.stream.place.id for ask in asks],
+            [ask.stream.is_retry for ask in asks],
+            [ask.most for ask in asks],
+            [ask.floor.due_at for ask in asks],
+            [ask.floor.task_id for ask in asks],
             limit,
             worker_id,
             margin_s,
-            share,
         )
-        jobs = [Job(*row[:20]) for row in rows if row["state"] == "leased"]
-        taken = Counter([row["queue"] for row in rows])
-        last = {row["queue"]: row for row in rows}
+        jobs = [Job(*row[:_JOB_FIELDS]) for row in rows if row["state"] == "leased"]
+        found = [row for row in rows if row["state"] != "barred"]
+        taken = Counter([row["number"] for row in found])
+        last = {row["number"]: row for row in found}
+        is_full = len(found) >= limit
         return Claim(
             jobs=jobs,
-            held=len(rows) - len(jobs),
-            ends={queue: Floor(row["due_at"], row["id"]) for queue, row in last.items() if taken[queue] >= share},
+            held=len(found) - len(jobs),
+            ends={
+                ask.stream: Floor(last[number]["due_at"], last[number]["id"]) if number in last else ask.floor
+                for number, ask in enumerate(asks, start=1)
+                if is_full or taken[number] >= ask.most
+            },
+            barred=frozenset(asks[row["number"] - 1].stream.place for row in rows if row["state"] == "barred"),
         )
 
-    async def next_due(self, queues: Sequence[str]) -> NextDue:
-        row = await self._db.fetchrow("next_due", self._clock.now(), list(queues))
-        assert row is not None
-        return NextDue(now=row["now"], due_at=row["due_at"])
+    async def own(self, places: Sequence[Place], worker_id: UUID, for_s: float) -> list[Owned]:
+        rows = await self._db.fetch(
+            "own_endpoints",
+            self._clock.now(),
+            [place.org_id for place in places],
+            [place.id for place in places],
+            worker_id,
+            for_s,
+        )
+        by_id = {place.id: place for place in places}
+        return [
+            Owned(
+                by_id[row["endpoint_id"]],
+                row["max_in_flight"],
+                row["rate_per_s"],
+                row["breaker"],
+                row["breaker_since"],
+                row["probe_at"],
+                row["opens"],
+                row["now"],
+            )
+            for row in rows
+        ]
+
+    async def disown(self, worker_id: UUID) -> None:
+        await self._db.execute("disown_endpoints", worker_id)
+
+    async def wake_lanes(self) -> list[Stream]:
+        return [_stream(row) for row in await self._db.fetch("wake_lanes", MAX_WOKEN)]
 
     async def settle(self, settlements: Sequence[Settlement], worker_id: UUID | None = None) -> list[Settled]:
         """Write decisions. What a person changes at the same time may stand in the way: the server breaks one up."""
@@ -160,6 +210,10 @@ class Tasks:
         assert row is not None
         count: int = row["n"]
         return count
+
+
+def _stream(row: Record) -> Stream:
+    return Stream(Place(row["queue"], row["org_id"], row["place"]), row["is_retry"])
 
 
 def _result_of(settlement: Settlement) -> str:

@@ -1,37 +1,50 @@
 -- claim: lease due tasks to a worker. An expired lease is simply due again: taking it over records the lost try.
--- $1 now (NULL: the database's clock), $2 queues, $3 and $4 where to begin in each (see below), $5 limit, $6 worker,
--- $7 seconds that a lease outlasts its try, $8 limit for each queue: none of them starves the others.
+-- $1 now (NULL: the database's clock); then what is asked for, an array each: $2 queues, $3 orgs, $4 places (endpoints; see
+-- task_stream), $5 whether retries or first tries, $6 how many at most, $7 and $8 where to begin (see below); $9 limit in
+-- all, $10 worker, $11 seconds that a lease outlasts its try.
 --
 -- The floor: rows settled since stay in the index until vacuum may remove them, and while somebody holds a snapshot
 -- open that is never. A worker that drains a backlog begins behind the last row it took instead of stepping over all
 -- of them again; it goes back to the start at short intervals, for rows that were committed late.
 WITH clock AS MATERIALIZED (
   SELECT coalesce($1::timestamptz, clock_timestamp()) AS now),
-due AS MATERIALIZED (
-  SELECT d.*, clock.now
-    FROM clock, unnest($2::text[], $3::timestamptz[], $4::uuid[]) AS q(queue, floor_due, floor_id)
-   CROSS JOIN LATERAL (
-     SELECT t.ctid AS place, t.org_id, t.id, t.queue, t.state, t.endpoint_id, t.policy_id, t.due_at, t.fence, t.worker_id,
-            t.leased_at
-       FROM redrive.task t
-      WHERE t.queue = q.queue AND t.live AND t.due_at <= clock.now AND (t.due_at, t.id) > (q.floor_due, q.floor_id)
-        AND (t.state = 'waiting' OR t.lease_ends_at <= clock.now)
-      ORDER BY t.due_at, t.id LIMIT $8 FOR UPDATE SKIP LOCKED) d
-   LIMIT $5),
 -- What is paused as a whole. Normally nothing is: one look into an empty index, and one at the one row of its table.
 paused AS MATERIALIZED (
   SELECT o.org_id FROM redrive.org o WHERE o.paused_at IS NOT NULL),
-seen AS MATERIALIZED (
-  SELECT s.*, s.shut OR s.org_paused OR s.all_paused AS hold
+-- Barred: only the worker that owns an endpoint may try its tasks while something is to be counted, and nobody may while its
+-- breaker is open. What is shut is held whoever finds it.
+asked AS MATERIALIZED (
+  SELECT s.*, s.shut OR s.org_paused OR s.all_paused AS hold,
+         NOT (s.shut OR s.org_paused OR s.all_paused) AND (s.breaker = 'open' OR s.counted AND NOT s.owned) AS barred
     FROM (
-      SELECT due.*, due.state = 'leased' AS lost, coalesce(e.timeout_s, p.timeout_s) AS timeout_s,
-             (e.disabled_at IS NOT NULL OR e.paused_at IS NOT NULL) AND e.deleted_at IS NULL AS shut,
-             due.org_id IN (SELECT org_id FROM paused) AS org_paused,
-             (SELECT i.paused_at IS NOT NULL FROM redrive.installation i WHERE i.singleton) AS all_paused
-        FROM due
-        JOIN redrive.policy p ON p.org_id = due.org_id AND p.id = due.policy_id
-        LEFT JOIN redrive.endpoint e ON e.org_id = due.org_id AND e.id = due.endpoint_id
+      SELECT a.*, clock.now, e.timeout_s AS endpoint_timeout_s, e.max_block_s,
+             coalesce((e.disabled_at IS NOT NULL OR e.paused_at IS NOT NULL) AND e.deleted_at IS NULL, false) AS shut,
+             a.org_id IN (SELECT org_id FROM paused) AS org_paused,
+             (SELECT i.paused_at IS NOT NULL FROM redrive.installation i WHERE i.singleton) AS all_paused,
+             coalesce(e.max_in_flight IS NOT NULL OR e.rate_per_s IS NOT NULL OR b.breaker <> 'closed', false) AS counted,
+             coalesce(b.breaker, 'closed') AS breaker, coalesce(b.worker_id = $10::uuid AND b.owned_until > clock.now, false) AS owned
+        FROM clock, unnest($2::text[], $3::uuid[], $4::uuid[], $5::boolean[], $6::int[], $7::timestamptz[], $8::uuid[])
+               WITH ORDINALITY AS a(queue, org_id, place, is_retry, most, floor_due, floor_id, number)
+        LEFT JOIN redrive.endpoint e ON e.org_id = a.org_id AND e.id = a.place
+        LEFT JOIN redrive.endpoint_state b ON b.org_id = a.org_id AND b.endpoint_id = a.place
       OFFSET 0) s),  -- each is asked once, not once for each place that names it
+due AS MATERIALIZED (
+  SELECT d.*, a.number, a.now, a.endpoint_timeout_s, a.max_block_s, a.shut, a.org_paused, a.all_paused, a.hold, a.counted
+    FROM asked a
+   CROSS JOIN LATERAL (
+     SELECT t.ctid AS disk_place, t.org_id, t.id, t.queue, t.state, t.endpoint_id, t.policy_id, t.due_at, t.fence, t.worker_id,
+            t.leased_at
+       FROM redrive.task t
+      WHERE t.queue = a.queue AND t.org_id = a.org_id
+        AND coalesce(t.endpoint_id, '00000000-0000-0000-0000-000000000000'::uuid) = a.place AND (t.attempts > 0) = a.is_retry
+        AND t.live AND t.behind IS NULL AND t.due_at <= a.now AND (t.due_at, t.id) > (a.floor_due, a.floor_id)
+        AND (t.state = 'waiting' OR t.lease_ends_at <= a.now)
+      ORDER BY t.due_at, t.id LIMIT a.most FOR UPDATE SKIP LOCKED) d
+   WHERE NOT a.barred
+   LIMIT $9),
+seen AS MATERIALIZED (
+  SELECT due.*, due.state = 'leased' AS lost, coalesce(due.endpoint_timeout_s, p.timeout_s) AS timeout_s
+    FROM due JOIN redrive.policy p ON p.org_id = due.org_id AND p.id = due.policy_id),
 -- Whoever enables or resumes releases what is held, and cannot see what is being held at that moment. So what shuts a task
 -- out is locked (its endpoint, its org, the installation), and they wait for this claim. Where they were first
 -- (or wait already: the gate), the tasks are passed over, as they are, for a later claim to look at again. They are answered, so that the floor passes them too.
@@ -63,19 +76,26 @@ taken AS (
   UPDATE redrive.task t SET
          state = CASE WHEN terms.hold THEN 'held' ELSE 'leased' END,
          fence = t.fence + CASE WHEN terms.hold THEN 0 ELSE 1 END,
-         worker_id = CASE WHEN terms.hold THEN NULL ELSE $6::uuid END,
+         worker_id = CASE WHEN terms.hold THEN NULL ELSE $10::uuid END,
          leased_at = CASE WHEN terms.hold THEN NULL ELSE terms.now END,
-         lease_ends_at = CASE WHEN terms.hold THEN NULL ELSE terms.now + make_interval(secs => terms.timeout_s + $7) END,
+         lease_ends_at = CASE WHEN terms.hold THEN NULL ELSE terms.now + make_interval(secs => terms.timeout_s + $11) END,
          attempts = t.attempts + CASE WHEN terms.lost THEN 1 ELSE 0 END,
          first_failed_at = CASE WHEN terms.lost THEN coalesce(t.first_failed_at, terms.now) ELSE t.first_failed_at END,
          last_failed_at = CASE WHEN terms.lost THEN terms.now ELSE t.last_failed_at END,
          expedited = false,
          updated_at = terms.now
     FROM terms
-   WHERE t.ctid = terms.place AND NOT terms.passed
+   WHERE t.ctid = terms.disk_place AND NOT terms.passed
   RETURNING t.org_id, t.id, t.event_id, t.endpoint_id, t.policy_id, t.kind, t.queue, t.event_type, t.fence, t.attempts,
-            t.generation, t.begun_at, t.edit, t.state, t.due_at, terms.timeout_s, terms.lost, terms.now,
+            t.generation, t.begun_at, t.edit, t.state, t.due_at, t.lane, t.out_of_order, t.first_failed_at, t.lease_ends_at,
+            terms.timeout_s, terms.lost, terms.now, terms.max_block_s, terms.number, terms.counted,
             terms.fence AS lost_fence, terms.worker_id AS lost_by, terms.leased_at AS lost_since),
+-- Nobody else may have the endpoint while a try of its owner may be under way.
+kept AS (
+  UPDATE redrive.endpoint_state b SET owned_until = greatest(b.owned_until, k.until)
+    FROM (SELECT org_id, endpoint_id, max(lease_ends_at) AS until FROM taken WHERE counted AND state = 'leased'
+           GROUP BY org_id, endpoint_id) k
+   WHERE b.org_id = k.org_id AND b.endpoint_id = k.endpoint_id AND b.worker_id = $10::uuid),
 lost AS (
   INSERT INTO redrive.attempt (org_id, task_id, fence, generation, number, result, worker_id, started_at, ended_at,
                                category, possible_duplicate, error_message)
@@ -85,12 +105,18 @@ lost AS (
 SELECT t.org_id, t.id, t.event_id, t.endpoint_id, t.policy_id, t.kind, t.queue, t.event_type, t.fence, t.attempts,
        t.generation, t.begun_at, t.timeout_s, t.lost, t.now, e.correlation_id, coalesce(x.body, e.body),
        CASE WHEN x.body IS NULL OR e.content_type ~ 'json' THEN e.content_type ELSE 'application/json' END,
-       e.headers, x.headers AS edited_headers, t.state, t.due_at
+       e.headers, x.headers AS edited_headers, t.lane, coalesce(l.gap, 0), coalesce(t.out_of_order, false), t.max_block_s, t.first_failed_at,
+       t.state, t.due_at, t.number
   FROM taken t JOIN redrive.event e ON e.org_id = t.org_id AND e.id = t.event_id
-  -- Without an edit there is no number to look for: nothing is read.
+  -- Without an edit there is no number to look for, and without a lane no lane: nothing is read.
   LEFT JOIN redrive.edit x ON x.org_id = t.org_id AND x.task_id = t.id AND x.number = t.edit
+  LEFT JOIN redrive.lane l ON l.org_id = t.org_id AND l.lane = t.lane
  UNION ALL
-SELECT p.org_id, p.id, NULL, NULL, NULL, NULL, p.queue, NULL, NULL, NULL,
-       NULL, NULL, NULL, NULL, p.now, NULL, NULL, NULL, NULL, NULL, 'passed', p.due_at
+SELECT p.org_id, p.id, NULL, NULL, NULL, NULL, p.queue, NULL, NULL, NULL, NULL, NULL, NULL, NULL, p.now, NULL, NULL, NULL, NULL, NULL,
+       NULL, NULL, NULL, NULL, NULL, 'passed', p.due_at, p.number
   FROM terms p WHERE p.passed
+ UNION ALL
+SELECT a.org_id, NULL, NULL, NULL, NULL, NULL, a.queue, NULL, NULL, NULL, NULL, NULL, NULL, NULL, a.now, NULL, NULL, NULL, NULL, NULL,
+       NULL, NULL, NULL, NULL, NULL, 'barred', NULL, a.number
+  FROM asked a WHERE a.barred
  ORDER BY due_at, id;

@@ -1,0 +1,240 @@
+"""Whose turn it is: which streams a claim asks, and for how many tasks each. No I/O; time is handed in.
+
+Used by engine.worker. Turns go round the orgs, and within an org round its places, so that neither a tenant with a
+million due tasks nor an endpoint that hangs delays the others. What there is to ask is known from surveys of the
+database, from what is told (NOTIFY), and from what this worker schedules itself.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import timedelta
+from heapq import heappop, heappush
+from uuid import UUID
+
+from redrive.core.breaker import BreakerRules, Closed, Open
+from redrive.core.ports import NO_ENDPOINT, Ask, Claim, Floor, Job, Owned, Place, Stream, Survey
+from redrive.engine.outlet import START, Outlet
+
+MAX_ASKS = 128  # places in one claim
+MAX_OUTLETS = 10_000  # remembered though nothing is known to be due there
+LATE_COMMITS = timedelta(seconds=1)  # how long after its due time a row may be committed and still be found at once
+FIRST_ID = UUID(int=0)
+NOT_OURS_S = 1.0  # when to look again for an endpoint that another worker has
+
+
+class Agenda:
+    def __init__(self, rules: BreakerRules, *, can_reach: Callable[[Place], bool] = lambda _place: True) -> None:
+        self._rules = rules
+        self._can_reach = can_reach
+        self._outlets: dict[Place, Outlet] = {}
+        self._ready: dict[UUID, dict[Place, Outlet]] = {}
+        self._later: list[tuple[float, int, int, Outlet]] = []
+        self._notes = 0
+        self.is_short_of_room = False  # something is due that had no room, or too little to be worth a claim
+        self.is_unsure = False  # streams were emptied: when their next task is due is not known
+
+    def outlet(self, place: Place, at: float) -> Outlet:
+        known = self._outlets.get(place)
+        if known is None:
+            known = self._outlets[place] = Outlet(place, self._rules, at)
+        return known
+
+    def outlet_of(self, job: Job, at: float) -> Outlet:
+        return self.outlet(Place(job.queue, job.org_id, job.endpoint_id or NO_ENDPOINT), at)
+
+    # -- what is due -----------------------------------------------------------------------------------------------
+
+    def learn(self, survey: Survey, at: float, *, from_start: bool = True) -> None:
+        """What there is. Whatever the survey does not name has nothing. `from_start`: claims begin there again."""
+        if len(self._outlets) > MAX_OUTLETS:
+            self._forget()
+        for outlet in self._outlets.values():
+            outlet.due = [None, None]
+        for stream, due_at in survey.due_at.items():
+            outlet = self.outlet(stream.place, at)
+            outlet.due[stream.is_retry] = at + max(0.0, (due_at - survey.now).total_seconds())
+        self.is_unsure = False
+        self._ready.clear()
+        self._later.clear()
+        for outlet in self._outlets.values():
+            if from_start:
+                outlet.floors = [START, START]
+            self._arrange(outlet, at)
+
+    def _forget(self) -> None:
+        self._outlets = {place: outlet for place, outlet in self._outlets.items() if outlet.in_flight or outlet.counted}
+
+    def tell(self, stream: Stream, at: float, due: float) -> None:
+        outlet = self.outlet(stream.place, at)
+        outlet.tell(stream.is_retry, due)
+        self._arrange(outlet, at)
+
+    def next_at(self, at: float) -> float | None:
+        """When something is to be asked for: now, later; None: nobody knows of anything."""
+        self._move_on(at)
+        if self._ready:
+            return at
+        return self._later[0][0] if self._later else None
+
+    def _arrange(self, outlet: Outlet, at: float) -> None:
+        """Note where an outlet stands now; what was noted of it before counts no longer."""
+        self._notes += 1
+        outlet.turn = self._notes
+        when = outlet.asked_at()
+        if when is not None and when <= at:
+            self._ready.setdefault(outlet.place.org_id, {})[outlet.place] = outlet
+            return
+        self._unready(outlet)
+        if when is not None:
+            heappush(self._later, (when, outlet.turn, id(outlet), outlet))
+
+    def _unready(self, outlet: Outlet) -> None:
+        of_org = self._ready.get(outlet.place.org_id)
+        if of_org is not None and of_org.pop(outlet.place, None) is not None and not of_org:
+            del self._ready[outlet.place.org_id]
+
+    def _move_on(self, at: float) -> None:
+        while self._later and self._later[0][0] <= at:
+            _, turn, _, outlet = heappop(self._later)
+            if turn == outlet.turn:
+                self._arrange(outlet, at)
+
+    # -- whose turn it is ------------------------------------------------------------------------------------------
+
+    def to_own(self, at: float) -> list[Place]:
+        """Places with something due that must be had to oneself before they are asked."""
+        self._move_on(at)
+        wanted = [
+            place
+            for outlets in self._ready.values()
+            for place, outlet in outlets.items()
+            if outlet.counted and outlet.owned_until <= at and self._can_reach(place)
+        ]
+        return wanted[:MAX_ASKS]
+
+    def to_probe(self, at: float) -> list[Outlet]:
+        """Outlets that are ours, whose breaker has waited long enough."""
+        return [
+            outlet
+            for outlets in self._ready.values()
+            for outlet in outlets.values()
+            if isinstance(outlet.breaker, Open) and outlet.owned_until > at and outlet.breaker.probe_at <= at
+        ]
+
+    def asks(self, at: float, free: int, limit: int, *, hurry: bool = False) -> list[Ask]:
+        """What to claim: `limit` at most, where `free` is the room in all.
+
+        In a hurry small claims are made too.
+        """
+        self._move_on(at)
+        self.is_short_of_room = False
+        turns = self._turns(at, free, hurry)
+        if not turns:
+            return []
+        rooms = self._share_out(turns, limit)
+        asks: list[Ask] = []
+        for outlet, room in rooms.items():
+            for is_retry, most in enumerate(outlet.split(at, room)):
+                if most > 0:
+                    asks.append(Ask(Stream(outlet.place, bool(is_retry)), most, outlet.floors[is_retry]))
+        return asks
+
+    def _turns(self, at: float, free: int, hurry: bool) -> dict[UUID, list[tuple[Outlet, int]]]:
+        """The outlets that are asked now, with their room, by org; each goes to the end of its line."""
+        turns: dict[UUID, list[tuple[Outlet, int]]] = {}
+        count = 0
+        for org_id in list(self._ready):
+            of_org = self._ready[org_id]
+            for place in list(of_org):
+                if count == MAX_ASKS:
+                    return turns
+                outlet = of_org[place]
+                if (outlet.counted and outlet.owned_until <= at) or not self._can_reach(place):
+                    continue
+                room = outlet.room(at, free)
+                if room <= 0 or (not hurry and outlet.is_crowded(free)):
+                    self._wait_for_room(outlet, at)
+                    continue
+                of_org[place] = of_org.pop(place)
+                turns.setdefault(org_id, []).append((outlet, room))
+                count += 1
+            if org_id in self._ready:
+                self._ready[org_id] = self._ready.pop(org_id)
+        return turns
+
+    def _wait_for_room(self, outlet: Outlet, at: float) -> None:
+        """A place that its limits hold back says until when; any other waits for a try to end."""
+        until = outlet.held_back_until(at)
+        if until is None:
+            self.is_short_of_room = True
+        else:
+            outlet.paced_until = until
+            self._arrange(outlet, at)
+
+    def _share_out(self, turns: Mapping[UUID, Sequence[tuple[Outlet, int]]], limit: int) -> dict[Outlet, int]:
+        """Each org the same, within it each place the same; what one does not need goes to those that do."""
+        granted: dict[Outlet, int] = {}
+        left = limit
+        per_org = max(1, limit // len(turns))
+        for outlets in turns.values():
+            share = max(1, per_org // len(outlets))
+            for outlet, room in outlets:
+                granted[outlet] = min(room, share, left)
+                left -= granted[outlet]
+        for outlets in turns.values():
+            for outlet, room in outlets:
+                more = min(room - granted[outlet], left)
+                granted[outlet] += more
+                left -= more
+        return granted
+
+    # -- what came of it -------------------------------------------------------------------------------------------
+
+    def note_claim(self, asks: Iterable[Ask], claim: Claim, at: float) -> None:
+        counts: dict[Place, list[int]] = {}
+        for job in claim.jobs:
+            place = Place(job.queue, job.org_id, job.endpoint_id or NO_ENDPOINT)
+            # A lost first try is a retry from now on: it came from the stream of first tries all the same.
+            counts.setdefault(place, [0, 0])[job.attempts > job.lost] += 1
+        for place, (firsts, retries) in counts.items():
+            self.outlet(place, at).began(at, firsts, retries)
+        # After one that took all there was: behind leases that are long under way, but not behind rows that are
+        # committed only now, which may have come due some moments ago.
+        behind = Floor(claim.jobs[0].claimed_at - LATE_COMMITS, FIRST_ID) if claim.jobs else None
+        for ask in asks:
+            outlet = self.outlet(ask.stream.place, at)
+            end = claim.ends.get(ask.stream)
+            if end is not None:
+                outlet.floors[ask.stream.is_retry] = end
+                outlet.due[ask.stream.is_retry] = at
+            elif ask.stream.place in claim.barred:
+                outlet.counted = True
+                outlet.owned_until = 0.0
+            else:
+                outlet.due[ask.stream.is_retry] = None
+                self.is_unsure = True
+                if behind is not None:
+                    outlet.floors[ask.stream.is_retry] = behind
+            self._arrange(outlet, at)
+
+    def note_owned(self, wanted: Iterable[Place], owned: Iterable[Owned], at: float) -> None:
+        """What this worker has to itself; the rest belongs to another, for a while."""
+        mine = {one.place: one for one in owned}
+        for place in wanted:
+            outlet = self.outlet(place, at)
+            if place in mine:
+                outlet.own(mine[place], at)
+            else:
+                outlet.not_before = at + NOT_OURS_S
+            self._arrange(outlet, at)
+
+    def arrange(self, outlet: Outlet, at: float) -> None:
+        """Something about an outlet has changed."""
+        self._arrange(outlet, at)
+
+    def note_healthy(self, at: float) -> None:
+        """Look after the budgets of retries, now and then."""
+        for outlet in self._outlets.values():
+            if outlet.window.failures or outlet.budget is not None:
+                outlet.look_after_budget(at)
+            elif not outlet.counted and isinstance(outlet.breaker, Closed):
+                outlet.catch_up(at)

@@ -1,0 +1,97 @@
+"""Keeps a worker's agenda true: what was told, what a survey finds, which lanes want a head, which endpoints are ours.
+
+Used by engine.worker, before each claim. Meets the store through core.ports.
+"""
+
+import time
+from collections.abc import Sequence
+from uuid import UUID
+
+from redrive.core.ports import NO_ENDPOINT, Place, Stream, TaskStore
+from redrive.engine.agenda import Agenda
+
+SURVEY_EVERY_S = 0.5  # how long a task may wait that nobody told of, or that was committed behind the floor
+SURVEY_PART = 20  # a survey that takes long is made less often: a twentieth of the time at most
+OWNED_S = 10.0  # how long an endpoint is had to oneself at least
+
+
+class Lookout:
+    def __init__(self, store: TaskStore, agenda: Agenda, queues: Sequence[str], worker_id: UUID) -> None:
+        self._store = store
+        self._agenda = agenda
+        self._queues = queues
+        self._worker_id = worker_id
+        self._told: set[Stream] = set()
+        self._lanes_told = True
+        self._survey_by = 0.0  # at the latest
+        self._survey_from = 0.0  # at the earliest
+        self._has_owned = False
+
+    def tell(self, told: str) -> None:
+        """A notification: a line for each stream, of queue, org and endpoint; without a queue: a lane was woken.
+
+        Nothing at all means that anything may be due.
+        """
+        if not told:
+            self._survey_by = 0.0
+            self._lanes_told = True
+        for line in told.splitlines():
+            queue, org_id, endpoint_id = line.split("\t")
+            if not queue:
+                self._lanes_told = True
+            elif queue in self._queues:
+                place = Place(queue, UUID(org_id), UUID(endpoint_id) if endpoint_id else NO_ENDPOINT)
+                self._told.add(Stream(place, False))
+
+    async def look(self) -> None:
+        """Bring the agenda up to date, as far as it is time to."""
+        is_time = time.monotonic() >= self._survey_by
+        if self._lanes_told or is_time:
+            await self.wake_lanes()
+        if is_time:
+            await self._survey(from_start=True)
+        now = time.monotonic()
+        told, self._told = self._told, set()
+        for stream in told:
+            self._agenda.tell(stream, now, now)
+        await self.own()
+
+    async def look_ahead(self) -> None:
+        """Find out what comes next, where streams were emptied since the last survey."""
+        if self._agenda.is_unsure and time.monotonic() >= self._survey_from:
+            await self._survey(from_start=False)
+
+    def next_look(self) -> float:
+        """When to look again at the latest, on the monotonic clock."""
+        return min(self._survey_by, self._survey_from) if self._agenda.is_unsure else self._survey_by
+
+    async def wake_lanes(self) -> None:
+        self._lanes_told = False
+        streams = await self._store.wake_lanes()
+        now = time.monotonic()
+        for stream in streams:
+            if stream.place.queue in self._queues:
+                self._agenda.tell(stream, now, now)
+
+    async def _survey(self, *, from_start: bool) -> None:
+        began = time.monotonic()
+        found = await self._store.survey(self._queues)
+        now = time.monotonic()
+        pause_s = SURVEY_PART * (now - began)
+        self._survey_from = now + pause_s
+        if from_start:
+            self._survey_by = now + max(SURVEY_EVERY_S, pause_s)
+        self._agenda.learn(found, now, from_start=from_start)
+
+    async def own(self) -> None:
+        places = self._agenda.to_own(time.monotonic())
+        if not places:
+            return
+        self._has_owned = True
+        owned = await self._store.own(places, self._worker_id, OWNED_S)
+        self._agenda.note_owned(places, owned, time.monotonic())
+
+    async def let_go(self) -> None:
+        """Nothing is under way any more: others may have what was ours."""
+        if self._has_owned:
+            await self._store.disown(self._worker_id)

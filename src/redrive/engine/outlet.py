@@ -1,0 +1,239 @@
+"""One place as a worker sees it: what may be due there, and how many more tries may begin. No I/O; time is handed in.
+
+Used by engine.agenda, which gives every place its turn, and by engine.breakers. Times are seconds of the worker's
+monotonic clock.
+"""
+
+from datetime import UTC, datetime
+from uuid import UUID
+
+from redrive.core.breaker import (
+    CLOSED,
+    UNLIMITED,
+    Breaker,
+    BreakerRules,
+    Budget,
+    Closed,
+    Open,
+    Pace,
+    Probing,
+    Ramping,
+    Window,
+    ramp_rate,
+)
+from redrive.core.ports import Floor, Owned, Place
+
+SLOW_S = 1.0  # an endpoint whose tries take longer on average, or of which nothing is known yet, counts as slow
+SLOW_PART = 0.25  # of the room that is free, so much may be in flight to a slow endpoint; to a quick one all of it
+FEW = 4  # at least so many, where there is room at all
+WORTH_A_CLAIM = 4  # a place is asked when a quarter of its room is free: claims stay large
+LEARNED = 0.1  # of each try's time
+START = Floor(datetime(1970, 1, 1, tzinfo=UTC), UUID(int=0))
+SETTLED_S = 3.0  # how long what was learned when an endpoint was owned is relied on
+
+
+class Outlet:
+    """`due`: when something may be due, of the first tries and of the retries; None: nothing that is known."""
+
+    __slots__ = (
+        "_ok",
+        "_rules",
+        "asked_retries",
+        "breaker",
+        "breaker_since",
+        "budget",
+        "counted",
+        "due",
+        "floors",
+        "in_flight",
+        "max_in_flight",
+        "not_before",
+        "owned_until",
+        "pace",
+        "paced_until",
+        "place",
+        "ramp",
+        "took_s",
+        "turn",
+        "window",
+    )
+
+    def __init__(self, place: Place, rules: BreakerRules, at: float) -> None:
+        self.place = place
+        self._rules = rules
+        self.due: list[float | None] = [None, None]
+        self.floors = [START, START]
+        self.in_flight = 0
+        self.took_s = SLOW_S
+        self.not_before = 0.0  # another worker has it
+        self.paced_until = 0.0  # its own limits hold it back
+        self.turn = 0  # of the agenda: which of its notes about this place is the last
+        self.window = Window(rules.window_s)
+        self._ok = 0  # successes that the window has not been told of
+        self.asked_retries = False  # whose turn it was, where there is room for one
+        # Where something is to be counted, one worker has the place to itself.
+        self.counted = False
+        self.owned_until = 0.0
+        self.max_in_flight: int | None = None
+        self.pace: Pace | None = None
+        self.breaker: Breaker = CLOSED
+        self.breaker_since = 0.0
+        self.ramp: Pace | None = None
+        self.budget: Budget | None = None
+
+    # -- what is due -----------------------------------------------------------------------------------------------
+
+    def tell(self, is_retry: bool, at: float) -> None:
+        """Something falls due then."""
+        known = self.due[is_retry]
+        if known is None or at < known:
+            self.due[is_retry] = at
+        if not is_retry:
+            self.paced_until = 0.0  # a budget that keeps retries back is none for it
+
+    def asked_at(self) -> float | None:
+        """When to ask next, as far as what is due and what it was told to wait for say."""
+        firsts, retries = self.due
+        if firsts is None or (retries is not None and retries < firsts):
+            firsts = retries
+        return None if firsts is None else max(firsts, self.not_before, self.paced_until)
+
+    def held_back_until(self, at: float) -> float | None:
+        """Until when a limit of time holds it back; None: none does."""
+        until = at
+        if isinstance(self.breaker, Open):
+            until = self.breaker.probe_at
+        for pace in (self.pace, self.ramp):
+            if pace is not None:
+                until = max(until, pace.next_at(at))
+        firsts = self.due[False]
+        if self.budget is not None and (firsts is None or firsts > at):
+            until = max(until, self.budget.next_at(at))
+        return until if until > at else None
+
+    # -- how much may begin ----------------------------------------------------------------------------------------
+
+    def is_crowded(self, free: int) -> bool:
+        """No place is free, or so few that a claim for them is not worth it yet."""
+        places = self.places(free)
+        return (places - self.in_flight) * WORTH_A_CLAIM < places
+
+    def room(self, at: float, free: int) -> int:
+        """How many tries may begin now, of `free` in all."""
+        if isinstance(self.breaker, Open):
+            return 0
+        room = self.places(free) - self.in_flight
+        if isinstance(self.breaker, Ramping) and self.ramp is not None:
+            rate = ramp_rate(self._rules, at - self.breaker.since)
+            if rate is not None:
+                self.ramp.set_rate(at, rate)
+        for pace in (self.pace, self.ramp):
+            if pace is not None:
+                room = min(room, pace.room(at))
+        if self.budget is not None and self.due[False] is None:
+            room = min(room, self.budget.allows(at))
+        return max(0, room)
+
+    def places(self, free: int) -> int:
+        """How many tries may be in flight."""
+        fair = free if self.took_s < SLOW_S else max(int(free * SLOW_PART), min(free, FEW))
+        if isinstance(self.breaker, Probing):
+            return 1
+        return fair if self.max_in_flight is None else min(fair, self.max_in_flight)
+
+    def split(self, at: float, room: int) -> tuple[int, int]:
+        """Of the room: how many first tries and how many retries."""
+        firsts, retries = (due is not None and due <= at for due in self.due)
+        allowed = min(room, self.budget.allows(at)) if self.budget is not None else room
+        if not retries:
+            return (room, 0) if firsts else (0, 0)
+        if not firsts:
+            return 0, allowed
+        self.asked_retries = not self.asked_retries
+        half = min(allowed, (room + self.asked_retries) // 2)
+        return room - half, half
+
+    def began(self, at: float, firsts: int, retries: int) -> None:
+        self.in_flight += firsts + retries
+        for pace in (self.pace, self.ramp):
+            if pace is not None:
+                pace.take(at, firsts + retries)
+        if self.budget is not None:
+            self.budget.note_first_tries(firsts)
+            self.budget.take(at, retries)
+
+    # -- how it goes -----------------------------------------------------------------------------------------------
+
+    def ended(self, took_s: float | None) -> None:
+        """A try ended, after so long; None: there was none."""
+        self.in_flight -= 1
+        if took_s is not None:
+            self.took_s += (took_s - self.took_s) * LEARNED
+
+    def succeeded(self) -> None:
+        """Told to the window with the next failure, or at the next look."""
+        self._ok += 1
+
+    def failed(self, at: float) -> None:
+        self.catch_up(at)
+        self.window.note(at, True)
+
+    def catch_up(self, at: float) -> None:
+        if self._ok:
+            self.window.note_batch(at, self._ok, 0)
+            self._ok = 0
+
+    def look_after_budget(self, at: float) -> None:
+        """An unhealthy endpoint's retries have a budget; a healthy one's have none."""
+        self.catch_up(at)
+        unhealthy = not isinstance(self.breaker, Closed) or self.window.is_unhealthy(at, self._rules)
+        if unhealthy and self.budget is None:
+            self.budget = Budget(self._rules, at)
+        elif not unhealthy:
+            self.budget = None
+
+    # -- what was learned when it was owned ------------------------------------------------------------------------
+
+    def own(self, owned: Owned, at: float) -> None:
+        """It is this worker's for a while; what is to be counted is said again each time."""
+        self.max_in_flight = owned.max_in_flight
+        if owned.rate_per_s is None:
+            self.pace = None
+        elif self.pace is None:
+            self.pace = Pace(owned.rate_per_s, at)
+        elif self.pace.rate_per_s != owned.rate_per_s:
+            self.pace.set_rate(at, owned.rate_per_s)
+        if owned.breaker != breaker_name(self.breaker):
+            self.set_breaker(_breaker_of(owned, at), at)
+        self.counted = self.max_in_flight is not None or self.pace is not None or not isinstance(self.breaker, Closed)
+        self.owned_until = at + SETTLED_S
+        self.not_before = self.paced_until = 0.0
+
+    def set_breaker(self, breaker: Breaker, at: float) -> None:
+        self.breaker = breaker
+        self.breaker_since = at
+        self.ramp = None
+        if isinstance(breaker, Ramping):
+            self.ramp = Pace(ramp_rate(self._rules, at - breaker.since) or UNLIMITED, at)
+        if isinstance(breaker, (Ramping, Closed)):
+            self.window.clear()
+            self._ok = 0
+        self.counted = self.counted or not isinstance(breaker, Closed)
+
+
+def breaker_name(breaker: Breaker) -> str:
+    return type(breaker).__name__.lower()
+
+
+def _breaker_of(owned: Owned, at: float) -> Breaker:
+    def moment(when: datetime | None) -> float:
+        return at if when is None else at + (when - owned.now).total_seconds()
+
+    match owned.breaker:
+        case "open":
+            return Open(owned.opens, moment(owned.probe_at))
+        case "probing":
+            return Probing(owned.opens)
+        case "ramping":
+            return Ramping(owned.opens, moment(owned.breaker_since))
+    return CLOSED
