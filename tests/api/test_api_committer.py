@@ -140,7 +140,7 @@ async def test_a_commit_that_is_stuck_does_not_hold_up_the_next(api: Api) -> Non
     committer = _committer(api)
     stuck, other = _event(api), _event(api)
     async with api.context.engine_db.transaction() as session:  # somebody else is about to commit the same id
-        await session.fetch("accept", *([column] for column in stuck), None)
+        await session.fetch("accept", *([column] for column in stuck), None, None)
         first = committer.commit([stuck])
         await asyncio.sleep(0.01)
         second = committer.commit([other])

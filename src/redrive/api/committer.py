@@ -183,30 +183,29 @@ class Committer:
         order = sorted(range(len(events)), key=lambda place: events[place].id.int)
         in_order = [events[place] for place in order]
         try:
-            answers = await self._accept(in_order)
+            answers = await self._accept(in_order, order)
         except Exception as error:
             if not is_bad_row(error):
                 raise
-            answers = await self._one_by_one(in_order)
+            answers = await self._one_by_one(events, order)
         receipts = [UNSTORABLE] * len(events)
         for place, answer in zip(order, answers, strict=True):
             receipts[place] = answer
         return receipts
 
-    async def _one_by_one(self, events: Sequence[NewEvent]) -> list[Receipt]:
-        """A row that the database refuses must not take the others with it."""
-        receipts: list[Receipt] = []
-        for event in events:
+    async def _one_by_one(self, events: Sequence[NewEvent], order: Sequence[int]) -> list[Receipt]:
+        """A row that the database refuses must not take the others with it. As they came; answered in `order`."""
+        receipts = [UNSTORABLE] * len(events)
+        for place, event in enumerate(events):
             try:
-                receipts += await self._accept([event])
+                (receipts[place],) = await self._accept([event], [0])
             except Exception as error:
                 if not is_bad_row(error):
                     raise
                 log.warning("event_unstorable", error_type=type(error).__name__, event_id=str(event.id))
-                receipts.append(UNSTORABLE)
-        return receipts
+        return [receipts[place] for place in order]
 
-    async def _accept(self, events: Sequence[NewEvent]) -> list[Receipt]:
+    async def _accept(self, events: Sequence[NewEvent], ranks: Sequence[int]) -> list[Receipt]:
         """Store them; when the connection is lost, the same again for a moment: ids make it harmless."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + RETRY_FOR_S
@@ -214,7 +213,7 @@ class Committer:
         while True:
             try:
                 async with asyncio.timeout(COMMIT_TIMEOUT_S):
-                    return await accept(self._db, events, self._clock)
+                    return await accept(self._db, events, self._clock, ranks=ranks)
             except OUTAGES as error:
                 if is_bad_row(error):
                     raise

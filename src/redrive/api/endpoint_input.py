@@ -22,6 +22,8 @@ MAX_HEADERS = 50
 MAX_HEADERS_BYTES = 8_192
 MAX_CA_CHARS = 65_536
 MAX_IN_FLIGHT = 10_000
+MIN_BLOCK_S = 1.0
+MAX_BLOCK_S = 2_592_000.0  # 30 days
 MAX_RATE_PER_S = 100_000.0
 MIN_RATE_PER_S = 0.001
 
@@ -97,6 +99,8 @@ Headers = Annotated[dict[str, str], Field(max_length=MAX_HEADERS), AfterValidato
 CaPem = Annotated[str, Field(min_length=1, max_length=MAX_CA_CHARS), AfterValidator(_certificates)]
 TimeoutS = Annotated[float, Field(ge=MIN_TIMEOUT_S, le=MAX_TIMEOUT_S, allow_inf_nan=False)]
 InFlight = Annotated[int, Field(ge=1, le=MAX_IN_FLIGHT)]
+BlockS = Annotated[float, Field(ge=MIN_BLOCK_S, le=MAX_BLOCK_S, allow_inf_nan=False)]
+OnBlock = Literal["skip", "halt"]
 RatePerS = Annotated[float, Field(ge=MIN_RATE_PER_S, le=MAX_RATE_PER_S, allow_inf_nan=False)]
 
 
@@ -123,6 +127,8 @@ class EndpointIn(BaseModel):
     timeout_s: TimeoutS | None = None
     max_in_flight: InFlight | None = None
     rate_per_s: RatePerS | None = None
+    max_block_s: BlockS | None = None
+    on_block: OnBlock = "skip"
     disabled: bool = False
 
     def spec(self, rules: AddressRules) -> EndpointSpec:
@@ -157,6 +163,8 @@ class EndpointChange(BaseModel):
     timeout_s: TimeoutS | None = None
     max_in_flight: InFlight | None = None
     rate_per_s: RatePerS | None = None
+    max_block_s: BlockS | None = None
+    on_block: OnBlock = Field(default="skip", json_schema_extra=_left_out)
     disabled: bool = Field(default=False, json_schema_extra=_left_out)
 
     def changes(self, rules: AddressRules) -> dict[str, object]:

@@ -255,6 +255,8 @@ def endpoint(row: Row, spec: EndpointSpec, *, whole_url: bool, problem: str | No
         "timeout_s": spec.timeout_s,
         "max_in_flight": spec.max_in_flight,
         "rate_per_s": spec.rate_per_s,
+        "max_block_s": spec.max_block_s,
+        "on_block": spec.on_block,
         "disabled": spec.disabled,
         "disabled_at": row["disabled_at"],
         "disabled_reason": row["disabled_reason"],

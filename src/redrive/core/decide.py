@@ -11,6 +11,8 @@ from redrive.core.classify import retriable
 from redrive.core.outcome import Category, Failure, Outcome, Success
 from redrive.core.policy import Policy, retry_delay
 
+SHORTEST_BLOCK_LEFT = timedelta(seconds=0.5)  # a retry sooner than this would be the same try again
+
 
 class Reason(StrEnum):
     """Why a task died."""
@@ -60,6 +62,16 @@ def decide(policy: Policy, outcome: Outcome, *, failures: int, age: timedelta, r
 def expired(policy: Policy, age: timedelta) -> bool:
     """Whether a task of this age dies without another try."""
     return policy.max_age_s is not None and age >= timedelta(seconds=policy.max_age_s)
+
+
+def within_block(decision: Decision, blocked_for: timedelta, max_block: timedelta, category: Category) -> Decision:
+    """What follows for the head of a lane, which it may keep for so long once it fails: no retry comes later."""
+    if not isinstance(decision, RetryIn):
+        return decision
+    left = max_block - blocked_for
+    if left < SHORTEST_BLOCK_LEFT:
+        return Die(Reason.EXPIRED, category)
+    return RetryIn(min(decision.delay, left))
 
 
 def announces(policy: Policy, death: Die) -> bool:

@@ -191,6 +191,10 @@ class HttpDestination:
             f"redrive-event-type: {_header_text(job.event_type)}\r\nredrive-attempt: {job.attempts + 1}\r\n"
             f"content-type: {_header_text(job.content_type)}\r\n"
         )
+        if job.gap:
+            lines += f"redrive-gap: {job.gap}\r\n"
+        if job.out_of_order:
+            lines += "redrive-out-of-order: true\r\n"
         return lines.encode("ascii") + plan.head
 
     async def aclose(self) -> None:

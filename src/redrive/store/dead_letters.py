@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from typing import Literal
 from uuid import UUID
 
 from redrive.core.lifecycle import MARKS, DeadLetterState, EventStatus, TaskState
@@ -17,6 +18,7 @@ from redrive.store.policies import policy_of
 from redrive.store.retry_queue import Refusal
 from redrive.store.trends import Span, Trend
 
+Order = Literal["in_place", "tail"]
 MAX_ARRIVALS = 5_000  # letters looked at for a chart: some half a millisecond more than for a few
 KEY = ("letter_created_at", "id")
 # Each has an index in the list's order.
@@ -127,17 +129,25 @@ async def get_dead_letter(session: Session, task_id: UUID) -> Record | None:
 
 
 async def redrive(
-    session: Session, task_id: UUID, act: Act, clock: Clock, *, roll: float, at_once: bool = False
+    session: Session,
+    task_id: UUID,
+    act: Act,
+    clock: Clock,
+    *,
+    roll: float,
+    at_once: bool = False,
+    order: Order | None = None,
 ) -> Refusal | None:
     """Start a new generation: as after a first failure, with the policy's full retries, due in its first delay.
 
-    Under a policy that never retries by itself the person has just asked for a try: it is due at once.
+    Under a policy that never retries by itself the person has just asked for a try: it is due at once. Of a lane:
+    `order` says whether it goes where it was, or behind the others.
     """
     row = await lock_redrivable(session, task_id)
     if isinstance(row, Refusal):
         return row
     delay = None if at_once else retry_delay(policy_of(row), 0, roll)
-    await begin_generation(session, row, act, clock, delay=delay, edit=row["edit"])
+    await begin_generation(session, row, act, clock, delay=delay, edit=row["edit"], order=order)
     await audit.record(session, act, "dead_letter.retry", "dead_letter", task_id, before={"state": row["state"]})
     return None
 
@@ -161,15 +171,16 @@ async def begin_generation(
     delay: timedelta | None,
     edit: int | None,
     policy_id: UUID | None = None,
+    order: Order | None = None,
 ) -> None:
     """Bring a locked dead letter's task back to life.
 
-    `edit` is the one in force from now on (None: none), `policy_id` the policy (None: as before).
+    `edit` is the one in force from now on (None: none), `policy_id` the policy (None: as before), `order` where in its
+    lane (None: in its place while the lane is halted, else at the tail).
     """
     delay_s = delay.total_seconds() if delay else 0.0
-    await session.execute(
-        "redrive", session.org_id, letter["task_id"], clock.now(), delay_s, act.actor, act.because, policy_id, edit
-    )
+    given = (delay_s, act.actor, act.because, policy_id, edit, order)
+    await session.execute("redrive", session.org_id, letter["task_id"], clock.now(), *given)
     transitions.tell(
         session,
         act,

@@ -56,6 +56,8 @@ class EndpointSpec:
     timeout_s: float | None = None
     max_in_flight: int | None = None
     rate_per_s: float | None = None
+    max_block_s: float | None = None
+    on_block: str = "skip"
     disabled: bool = False
 
 
@@ -167,6 +169,8 @@ class Endpoints:
             timeout_s=row["timeout_s"],
             max_in_flight=row["max_in_flight"],
             rate_per_s=row["rate_per_s"],
+            max_block_s=row["max_block_s"],
+            on_block=row["on_block"],
             disabled=row["disabled_at"] is not None,
         )
 
@@ -289,6 +293,8 @@ def _columns(spec: EndpointSpec, headers_sealed: bytes | None) -> tuple[object, 
         spec.max_in_flight,
         spec.rate_per_s,
         spec.disabled,
+        spec.max_block_s,
+        spec.on_block,
     )
 
 
@@ -306,5 +312,7 @@ def _audited(spec: EndpointSpec) -> dict[str, object]:
         "timeout_s": spec.timeout_s,
         "max_in_flight": spec.max_in_flight,
         "rate_per_s": spec.rate_per_s,
+        "max_block_s": spec.max_block_s,
+        "on_block": spec.on_block,
         "disabled": spec.disabled,
     }

@@ -44,13 +44,19 @@ class Receipt(NamedTuple):
     status: str | None
 
 
-async def accept(db: Database | Session, events: Sequence[NewEvent], clock: Clock) -> list[Receipt]:
+async def accept(
+    db: Database | Session, events: Sequence[NewEvent], clock: Clock, *, ranks: Sequence[int] | None = None
+) -> list[Receipt]:
     """Store events and fan them out, in one transaction. Answers in the order given.
 
-    The same id twice in one batch is one event: the second is measured against the first.
+    The same id twice in one batch is one event: the second is measured against the first. `ranks` tell in which order
+    they came, where that is another one than the one given.
     """
+    came = ranks if ranks is not None else range(len(events))
     firsts = {(event.org_id, event.id): event for event in reversed(events)}
-    rows = await db.fetch("accept", *map(array_or_null, zip(*firsts.values(), strict=True)), clock.now())
+    rank_of = {(event.org_id, event.id): rank for event, rank in zip(reversed(events), reversed(came), strict=True)}
+    columns = map(array_or_null, zip(*firsts.values(), strict=True))
+    rows = await db.fetch("accept", *columns, clock.now(), list(rank_of.values()))
     usual, *others = [Receipt(verdict, status) for _, _, verdict, status in rows]
     if not others and len(firsts) == len(events):
         return [usual] * len(events)

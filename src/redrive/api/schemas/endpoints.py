@@ -22,6 +22,8 @@ ENDPOINT_EXAMPLE: dict[str, Any] = {
     "timeout_s": None,
     "max_in_flight": None,
     "rate_per_s": None,
+    "max_block_s": None,
+    "on_block": "skip",
     "disabled": False,
     "disabled_at": None,
     "disabled_reason": None,
@@ -51,6 +53,8 @@ class Endpoint(Answer):
     timeout_s: float | None
     max_in_flight: int | None
     rate_per_s: float | None
+    max_block_s: float | None
+    on_block: str
     disabled: bool
     disabled_at: datetime | None
     disabled_reason: str | None

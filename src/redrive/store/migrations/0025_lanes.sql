@@ -33,6 +33,7 @@ CREATE TABLE redrive.lane (
   endpoint_id  uuid,
   ordering_key text,                          -- NULL: the endpoint as a whole
   gap          integer NOT NULL DEFAULT 0,    -- deaths since the last delivery: the next one carries the number
+  last_place   bigint,                        -- of the first delivery behind a death: what died before it is out of order now
   halted_at    timestamptz,
   halted_by    uuid,                          -- the task that died
   PRIMARY KEY (org_id, lane),
@@ -58,6 +59,11 @@ GRANT SELECT, INSERT, UPDATE, DELETE ON redrive.lane, redrive.lane_wake TO redri
 -- lane_of: the lane of an ordering key.
 CREATE FUNCTION redrive.lane_of(p_endpoint uuid, p_queue text, p_key text) RETURNS uuid LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
   SELECT md5(coalesce(p_endpoint::text, p_queue) || ' ' || p_key)::uuid
+$$;
+
+-- new_place: a place in a lane. Who comes later has the larger number; within one call the rank decides.
+CREATE FUNCTION redrive.new_place(p_number bigint, p_rank integer) RETURNS bigint LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
+  SELECT (p_number << 20) + p_rank
 $$;
 
 -- tell: wake the workers, and say for which streams: a line each of queue, org and endpoint. An empty queue: a lane was woken.
@@ -89,7 +95,8 @@ DECLARE
   v_halts boolean := false;
 BEGIN
   IF NEW.state = 'succeeded' THEN
-    UPDATE redrive.lane SET gap = 0 WHERE org_id = NEW.org_id AND lane = NEW.lane AND gap > 0;
+    UPDATE redrive.lane SET gap = 0, last_place = greatest(last_place, NEW.place)
+     WHERE org_id = NEW.org_id AND lane = NEW.lane AND gap > 0;
   ELSE
     v_halts := OLD.behind IS NULL AND NEW.reason <> 'skipped' AND EXISTS (
       SELECT FROM redrive.endpoint e
@@ -109,14 +116,6 @@ END $$;
 CREATE TRIGGER end_in_lane AFTER UPDATE ON redrive.task FOR EACH ROW
   WHEN (OLD.lane IS NOT NULL AND OLD.open AND NOT NEW.open) EXECUTE FUNCTION redrive.end_in_lane();
 
-CREATE FUNCTION redrive.leave_lane() RETURNS trigger LANGUAGE plpgsql AS $$
-BEGIN
-  PERFORM redrive.promote_next(OLD.org_id, OLD.lane);
-  RETURN NULL;
-END $$;
-CREATE TRIGGER leave_lane AFTER DELETE ON redrive.task FOR EACH ROW
-  WHEN (OLD.lane IS NOT NULL AND OLD.open AND OLD.behind IS NULL) EXECUTE FUNCTION redrive.leave_lane();
-
 -- Whatever a person does with the letter that halted a lane lets the lane go on.
 CREATE FUNCTION redrive.lift_halt() RETURNS trigger LANGUAGE plpgsql AS $$
 DECLARE
@@ -133,19 +132,19 @@ END $$;
 CREATE TRIGGER lift_halt AFTER UPDATE ON redrive.dead_letter FOR EACH ROW
   WHEN (OLD.state = 'open' AND NEW.state <> 'open') EXECUTE FUNCTION redrive.lift_halt();
 
--- The function belongs to the engine: replaced by a member of it.
-GRANT CREATE ON SCHEMA redrive TO redrive_engine;
-SET LOCAL ROLE redrive_engine;
+-- Dropped by the owner of the schema: the function itself belongs to the engine. Calls without the new argument still work.
+DROP FUNCTION redrive.accept;
 -- accept: store events and fan them out to one task per matching endpoint (or one for a handler), all or nothing.
 -- The first row of the answer is what holds for every event that no further row names; most of the time it is the only one.
 -- A verdict is accepted | duplicate | conflict | no_endpoint | no_policy | no_org.
 -- No join between the rows handed in: every step is an index look-up per row, whatever the planner believes.
 -- An event that was there when it was to be stored, and was removed before it was looked at, is handed in again.
--- Here with lanes: a task that must stay in order is stored behind the others of its lane, and the lane is woken.
-CREATE OR REPLACE FUNCTION redrive.accept(
+-- Here with lanes: a task that must stay in order is stored behind the others of its lane, and the lane is woken. p_rank says
+-- in which order the events came, where they are not handed in in that order.
+CREATE FUNCTION redrive.accept(
   p_org uuid[], p_id uuid[], p_type text[], p_body bytea[], p_occurred timestamptz[], p_endpoint uuid[],
   p_handler text[], p_policy text[], p_external text[], p_ordering text[], p_correlation text[],
-  p_now timestamptz DEFAULT NULL, p_content_type text[] DEFAULT NULL, p_headers text[] DEFAULT NULL)
+  p_now timestamptz DEFAULT NULL, p_content_type text[] DEFAULT NULL, p_headers text[] DEFAULT NULL, p_rank integer[] DEFAULT NULL)
 RETURNS TABLE (org_id uuid, event_id uuid, verdict text, status text)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = redrive, pg_temp AS $$
 #variable_conflict use_column
@@ -160,6 +159,7 @@ DECLARE
   v_bound_pattern  text[];
   v_default        uuid[];
   v_default_org    uuid[];
+  v_number bigint := nextval('redrive.task_place');
   v_again  bigint[];  -- the places of events that were removed meanwhile
   v_place  bigint;
 BEGIN
@@ -216,8 +216,9 @@ BEGIN
              (SELECT p.id FROM redrive.policy p WHERE p.org_id = s.org_id AND p.name = 'integration' AND p.retired_at IS NULL)),
            f.kind, f.queue, 'waiting', s.event_type,
            coalesce(s.external_system, f.external_system), v_now, v_now, v_now, v_now,
-           -- Numbered as they come: the rows are in the order in which they were handed in.
-           l.lane, CASE WHEN l.lane IS NOT NULL THEN nextval('redrive.task_place') END, CASE WHEN l.lane IS NOT NULL THEN true END
+           l.lane, CASE WHEN l.lane IS NOT NULL THEN
+                     redrive.new_place(v_number, coalesce(p_rank[array_position(p_id, s.id)], array_position(p_id, s.id))) END,
+           CASE WHEN l.lane IS NOT NULL THEN true END
       FROM stored s
      CROSS JOIN LATERAL (
        SELECT e.id AS endpoint_id, e.kind, e.kind AS queue, e.policy, e.external_system, e.ordered
@@ -290,13 +291,16 @@ BEGIN
                    array_agg(p_occurred[k]) AS occurred, array_agg(p_endpoint[k]) AS endpoint, array_agg(p_handler[k]) AS handler,
                    array_agg(p_policy[k]) AS policy, array_agg(p_external[k]) AS external, array_agg(p_ordering[k]) AS ordering,
                    array_agg(p_correlation[k]) AS correlation, array_agg(p_content_type[k]) AS content_type,
-                   array_agg(p_headers[k]) AS headers
+                   array_agg(p_headers[k]) AS headers, array_agg(coalesce(p_rank[k], k)) AS rank
               FROM unnest(v_again) AS k) g
      CROSS JOIN LATERAL redrive.accept(g.org, g.id, g.type, g.body, g.occurred, g.endpoint, g.handler, g.policy, g.external,
-                                       g.ordering, g.correlation, p_now, g.content_type, g.headers) a)
+                                       g.ordering, g.correlation, p_now, g.content_type, g.headers, g.rank::integer[]) a)
   SELECT p_org[k], p_id[k], coalesce(a.verdict, 'accepted'), CASE WHEN a.verdict IS NULL THEN 'queued' ELSE a.status END
     FROM unnest(v_again) AS k LEFT JOIN again a ON a.org_id = p_org[k] AND a.event_id = p_id[k];
 END $$;
 
-RESET ROLE;
+-- As before: it runs as the engine, whoever calls it.
+REVOKE ALL ON FUNCTION redrive.accept FROM PUBLIC;
+GRANT CREATE ON SCHEMA redrive TO redrive_engine;
+ALTER FUNCTION redrive.accept OWNER TO redrive_engine;
 REVOKE CREATE ON SCHEMA redrive FROM redrive_engine;

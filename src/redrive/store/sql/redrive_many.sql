@@ -1,17 +1,28 @@
 -- redrive_many: as redrive, for tasks that are locked. $1 now, $2 org, $3 tasks, $4 delays, $5 who, $6 why.
+-- Those of a lane keep their order among each other.
 WITH clock AS MATERIALIZED (SELECT coalesce($1::timestamptz, clock_timestamp()) AS now),
 chosen AS MATERIALIZED (
-  SELECT $2::uuid AS org_id, g.id, g.delay_s, clock.now FROM clock, unnest($3::uuid[], $4::float8[]) AS g(id, delay_s)),
+  SELECT o.*, CASE WHEN o.lane IS NOT NULL AND NOT o.keeps THEN redrive.new_place(nextval('redrive.task_place'), 0) END AS new_place, clock.now
+    FROM clock, (
+      SELECT t.org_id, t.id, g.delay_s, t.lane, t.place, l.halted_at IS NOT NULL AS keeps, l.last_place > t.place AS is_passed
+        FROM unnest($3::uuid[], $4::float8[]) AS g(id, delay_s)
+        JOIN redrive.task t ON t.org_id = $2::uuid AND t.id = g.id
+        LEFT JOIN redrive.lane l ON l.org_id = t.org_id AND l.lane = t.lane
+       ORDER BY t.place) o),
 alive AS (
   UPDATE redrive.task t SET state = 'waiting', reason = NULL, generation = t.generation + 1, attempts = 1,
-         begun_at = c.now, due_at = c.now + make_interval(secs => c.delay_s), updated_at = c.now
+         begun_at = c.now, due_at = c.now + make_interval(secs => c.delay_s), updated_at = c.now,
+         behind = CASE WHEN c.lane IS NOT NULL THEN true END, place = coalesce(c.new_place, t.place),
+         out_of_order = CASE WHEN c.lane IS NOT NULL AND (NOT c.keeps OR c.is_passed) THEN true END
     FROM chosen c
    WHERE t.org_id = c.org_id AND t.id = c.id
-  RETURNING t.org_id, t.id, c.now),
+  RETURNING t.org_id, t.id, t.lane, c.now),
 letter AS (
   UPDATE redrive.dead_letter d SET state = 'replaying', replays = d.replays + 1, replayed_at = a.now, replayed_by = $5,
          replayed_because = $6, replay_outcome = NULL, closed_at = NULL, closed_by = NULL, closed_because = NULL,
          updated_at = a.now
     FROM alive a WHERE d.org_id = a.org_id AND d.task_id = a.id
-  RETURNING 1)
+  RETURNING 1),
+woken AS (
+  INSERT INTO redrive.lane_wake (org_id, lane) SELECT DISTINCT org_id, lane FROM alive WHERE lane IS NOT NULL)
 SELECT count(*) AS n, pg_notify('redrive_due', '') IS NULL AS told FROM letter;
