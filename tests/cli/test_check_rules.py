@@ -346,6 +346,33 @@ async def a_lease_ended_long_ago(world: World, db: "Connection[asyncpg.Record]")
     return job.id
 
 
+@plants("lanes")
+async def a_lane_lost_its_head(world: World, db: "Connection[asyncpg.Record]") -> UUID:
+    job = await world.retrying()
+    await db.execute(
+        "UPDATE task SET lane = id, place = 1, behind = true, updated_at = now() - interval '2 minutes' WHERE id = $1",
+        job.id,
+    )
+    return job.id
+
+
+@plants("lanes")
+async def a_halt_outlived_its_letter(world: World, db: "Connection[asyncpg.Record]") -> UUID:
+    dead = await world.dead()
+    await world.mark(dead, "resolve")
+    job = await world.retrying()
+    await db.execute(
+        "UPDATE task SET lane = id, place = 1, behind = true, updated_at = now() - interval '2 minutes' WHERE id = $1",
+        job.id,
+    )
+    await db.execute(
+        "INSERT INTO lane (org_id, lane, halted_at, halted_by) SELECT org_id, id, now(), $2 FROM task WHERE id = $1",
+        job.id,
+        dead,
+    )
+    return job.id
+
+
 @plants("edits")
 async def the_edit_to_be_sent_is_gone(world: World, db: "Connection[asyncpg.Record]") -> UUID:
     task_id = await world.dead()
@@ -477,6 +504,15 @@ async def test_held_tasks_are_not_overdue(world: World) -> None:
     await world.set_disabled(True)
     await world.accept()
     assert await world.claim() == []
+    assert (await check(world.url, now=datetime.now(UTC) + timedelta(days=1))).clean
+
+
+@pytest.mark.parametrize("change", ["max_in_flight = 1", "rate_per_s = 1", "kind = 'relay'"])
+async def test_what_must_wait_for_its_turn_or_its_hub_is_not_overdue(world: World, change: str) -> None:
+    await world.accept()
+    owner = await asyncpg.connect(world.url, server_settings={"role": "redrive_engine"})
+    await owner.execute(f"UPDATE redrive.endpoint SET {change}")
+    await owner.close()
     assert (await check(world.url, now=datetime.now(UTC) + timedelta(days=1))).clean
 
 

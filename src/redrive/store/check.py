@@ -115,6 +115,12 @@ RULES: tuple[Rule, ...] = (
         timed=True,
     ),
     Rule(
+        "lanes",
+        "What waits behind others of its lane waits for a head, or for a person where the lane is halted.",
+        "The lane stands still: no worker gives it a head (start one), or a halt outlived its dead letter.",
+        timed=True,
+    ),
+    Rule(
         "operations",
         "An operation's sums are what its items say, and a completed one has done them all.",
         "A bulk action says that it did something which it did not, or the other way round.",
