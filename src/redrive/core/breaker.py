@@ -164,6 +164,15 @@ class Window:
 # -- the breaker -------------------------------------------------------------------------------------------------------
 
 
+class BreakerState(StrEnum):
+    """The names by which the states below are stored and shown."""
+
+    CLOSED = "closed"
+    OPEN = "open"
+    PROBING = "probing"
+    RAMPING = "ramping"
+
+
 @dataclass(frozen=True, slots=True)
 class Closed:
     """Nothing is in the way."""
@@ -194,6 +203,16 @@ class Ramping:
 
 Breaker = Closed | Open | Probing | Ramping
 CLOSED = Closed()
+_NAMES: dict[type[Breaker], BreakerState] = {
+    Closed: BreakerState.CLOSED,
+    Open: BreakerState.OPEN,
+    Probing: BreakerState.PROBING,
+    Ramping: BreakerState.RAMPING,
+}
+
+
+def name_of(breaker: Breaker) -> BreakerState:
+    return _NAMES[type(breaker)]
 
 
 def after_try(

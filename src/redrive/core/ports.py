@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import NamedTuple, Protocol, runtime_checkable
 from uuid import UUID
 
+from redrive.core.breaker import BreakerState
 from redrive.core.decide import Decision
 from redrive.core.outcome import Outcome
 from redrive.core.policy import Policy
@@ -257,6 +258,30 @@ class EndpointBook(Protocol):
     """Where a destination looks endpoints up."""
 
     async def terms(self, keys: Sequence[tuple[UUID, UUID]]) -> list[EndpointTerms]: ...
+
+
+class EndpointStates(Protocol):
+    """The breakers of endpoints, which all workers share. Each step answers whether it changed something: False where
+    another worker, or a person, was first.
+    """
+
+    async def open_breaker(
+        self, org_id: UUID, endpoint_id: UUID, *, taken_for: BreakerState, wait_s: float, reason: str
+    ) -> bool:
+        """`taken_for`: what it was to the one who asks. `wait_s`: until the probe. `reason` is for a person."""
+        ...
+
+    async def begin_probe(self, org_id: UUID, endpoint_id: UUID, *, lost_after_s: float) -> bool:
+        """From open, when the wait is over; or from a probe that nothing was heard of for so long."""
+        ...
+
+    async def begin_ramp(self, org_id: UUID, endpoint_id: UUID) -> bool:
+        """From a probe that came through."""
+        ...
+
+    async def close_breaker(self, org_id: UUID, endpoint_id: UUID) -> bool:
+        """From a ramp that is over."""
+        ...
 
 
 class Swept(NamedTuple):

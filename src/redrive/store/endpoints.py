@@ -19,6 +19,7 @@ from redrive.store import audit
 from redrive.store.audit import Act
 from redrive.store.clock import Clock
 from redrive.store.db import Database, Record, Session, like_pattern
+from redrive.store.endpoint_states import reset_state
 from redrive.store.orgs import new_id
 from redrive.store.paging import Page, page_of
 from redrive.store.seal import Sealer, SealError
@@ -96,7 +97,8 @@ class Endpoints:
         """Change the fields named. None where there is no such endpoint. After one is enabled: pausing.release.
 
         All columns are written: the row is locked first, so that nobody's change of the others is undone. Headers that
-        are not changed stay sealed as they are, whether they open or not.
+        are not changed stay sealed as they are, whether they open or not. What is enabled or leads elsewhere begins
+        anew: its breaker is closed, and it has not failed yet.
         """
         row = await lock_endpoint(session, endpoint_id)
         if row is None:
@@ -110,6 +112,8 @@ class Endpoints:
             )
         except asyncpg.UniqueViolationError:
             raise NameTaken(after.name) from None
+        if (before.disabled and not after.disabled) or before.url != after.url:
+            await reset_state(session, endpoint_id)
         await audit.record(
             session, act, action, "endpoint", endpoint_id, before=_audited(before), after=_audited(after)
         )
