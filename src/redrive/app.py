@@ -28,6 +28,7 @@ from redrive.core.presets import PresetOverrides, presets
 from redrive.destinations.client import Client
 from redrive.destinations.http import HttpDestination
 from redrive.destinations.python import Handler, HandlerDestination
+from redrive.engine.health import HealthBook
 from redrive.engine.heartbeat import Heartbeat
 from redrive.engine.janitor import Janitor
 from redrive.engine.operations import run_operations
@@ -38,6 +39,7 @@ from redrive.store.archive import Archive
 from redrive.store.audit import Act
 from redrive.store.clock import Clock, DatabaseClock
 from redrive.store.db import Database, Pooler, connect
+from redrive.store.endpoint_history import Ledger
 from redrive.store.endpoints import EndpointTermsBook
 from redrive.store.listen import listen
 from redrive.store.migrate import Migration, migrate, require_known, schema_version
@@ -195,8 +197,10 @@ async def run_worker(
     try:
         async with open_worker(settings, engine, handlers=handlers) as worker, _listening(settings, url, worker):
             heartbeat = Heartbeat(Workers(engine, DatabaseClock()), _card(settings, worker))
+            health = HealthBook(Ledger(engine, DatabaseClock()), disable_after_s=settings.disable_after_s)
             beside = [
                 asyncio.create_task(heartbeat.run()),
+                asyncio.create_task(health.run()),
                 asyncio.create_task(_janitor(settings, url).run()),
                 asyncio.create_task(run_operations(OperationSteps(engine, DatabaseClock()))),
             ]
@@ -207,6 +211,7 @@ async def run_worker(
                 for task in beside:
                     task.cancel()
                 await asyncio.gather(*beside, return_exceptions=True)
+                await health.close()
                 await heartbeat.leave()
     finally:
         await engine.close()

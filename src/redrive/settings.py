@@ -24,6 +24,8 @@ from pydantic_settings import (
     SettingsConfigDict,
 )
 
+from redrive.core.breaker import BreakerRules
+
 ENV_PREFIX = "REDRIVE_"
 CONFIG_VARIABLE = "REDRIVE_CONFIG"
 CONFIG_FILE = "redrive.toml"
@@ -36,6 +38,10 @@ MAX_DELAYS = 100
 MAX_DELAY_S = 30 * 24 * 3600.0
 MIN_RETENTION_EVERY_S = 60
 MAX_RETENTION_EVERY_S = 7 * 24 * 3600
+MAX_MIN_TRIES = 100_000
+MAX_BREAKER_WAIT_S = 300
+MAX_DISABLE_AFTER_DAYS = 365
+DAY_S = 86_400.0
 MAX_SHOWN_VALUE_CHARS = 100
 MIN_KEY_CHARS = 16
 
@@ -227,6 +233,41 @@ class Settings(BaseSettings):
     archive_dir: Annotated[Path | None, AfterValidator(_absolute_if_any)] = _setting(
         None, "Folder that keeps what the janitor removes.", "a path"
     )
+    breaker_failure_rate: float = _setting(
+        0.5,
+        "Share of an endpoint's tries of the last minute that must fail before its breaker opens.",
+        "a number above 0 and at most 1",
+        gt=0,
+        le=1,
+    )
+    breaker_min_tries: int = _setting(
+        20,
+        "Tries of an endpoint within a minute below which its breaker stays closed, whatever became of them.",
+        f"a whole number from 1 to {MAX_MIN_TRIES}",
+        ge=1,
+        le=MAX_MIN_TRIES,
+    )
+    breaker_wait_s: float = _setting(
+        10.0,
+        "Seconds that an open breaker waits before it lets a probe through; doubled by each that fails.",
+        f"a number of seconds from 1 to {MAX_BREAKER_WAIT_S}",
+        ge=1,
+        le=MAX_BREAKER_WAIT_S,
+    )
+    retry_share: float = _setting(
+        0.2,
+        "Share of the tries of an unhealthy endpoint that may be retries; 1 sets no limit.",
+        "a number from 0 to 1",
+        ge=0,
+        le=1,
+    )
+    disable_after_days: float = _setting(
+        5.0,
+        "Days after which an endpoint that did nothing but fail is disabled; 0: never.",
+        f"a number of days from 0 to {MAX_DISABLE_AFTER_DAYS}",
+        ge=0,
+        le=MAX_DISABLE_AFTER_DAYS,
+    )
     service_version: str = _setting(
         "1.0.0",
         "Version that this service gives of itself in dead letters of a broker.",
@@ -245,6 +286,19 @@ class Settings(BaseSettings):
         if self.database_url is not None and self.database_direct_url is not None:
             return self.database_direct_url
         return url if self.pooler == "none" else None
+
+    def breaker_rules(self) -> BreakerRules:
+        return BreakerRules(
+            failure_rate=self.breaker_failure_rate,
+            min_tries=self.breaker_min_tries,
+            first_wait_s=self.breaker_wait_s,
+            retry_share=self.retry_share,
+        )
+
+    @property
+    def disable_after_s(self) -> float | None:
+        """None: never."""
+        return self.disable_after_days * DAY_S or None
 
     @classmethod
     def settings_customise_sources(

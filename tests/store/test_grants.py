@@ -38,6 +38,8 @@ async def app(engine: Engine) -> AsyncIterator[Connection]:
         "UPDATE redrive.operation_item SET state = 'succeeded'",
         "DELETE FROM redrive.operation",
         "DELETE FROM redrive.operation_item",
+        "UPDATE redrive.endpoint_history SET failed = 0",
+        "DELETE FROM redrive.endpoint_history",
         "SELECT redrive.enqueue('a', '1')",
         "SELECT redrive.publish('a', '1')",
         "SELECT redrive.hand_in('a', NULL, '1', NULL, 'default', NULL, NULL, NULL)",

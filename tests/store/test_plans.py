@@ -34,7 +34,7 @@ MINUTE = timedelta(minutes=1)
 _numbers = count()
 HOT = {
     "task", "event", "attempt", "payload", "dead_letter", "idempotency", "operation", "operation_item", "pulse",
-    "letter_count",
+    "letter_count", "endpoint_history",
 }  # fmt: skip
 Arguments = tuple[object, ...]
 ENDED_OPERATIONS = """
@@ -111,6 +111,12 @@ def _collected(filters: int, *chosen: object) -> Callable[[Facts], Arguments]:
     return lambda facts: (facts.engine.org_id, new_id(), 5_000, 1_000_000, facts.now, *chosen, *rest)
 
 
+def _reported(facts: Facts) -> Arguments:
+    n = 50
+    orgs, none = [facts.engine.org_id] * n, [None] * n
+    return facts.now, orgs, [new_id() for _ in orgs], [1] * n, [0] * n, [9] * n, [9] * n, [1.0] * n, none, none, [0] * n
+
+
 ENGINE = [
     Case("claim", _claim, "task_stream", sorts=False),
     Case("survey", lambda facts: (facts.now, [HTTP_QUEUE], 1_000), "task_stream", sorts=False),
@@ -120,6 +126,8 @@ ENGINE = [
     Case("late_result", _late, "attempt_pkey"),
     Case("release_held", lambda facts: (None, 1_000, facts.now), "task_held"),
     Case("release_held", lambda facts: (facts.engine.org_id, 1_000, facts.now), "task_held"),
+    Case("record_health", _reported),
+    Case("list_failing", lambda facts: (facts.now, 432_000.0, 5, 100), "endpoint_failing", sorts=False),
     Case("next_operation", lambda facts: (facts.now,), "operation_next", sorts=False),
     Case("collect_retry_queue", _collected(6), "task_retrying"),
     Case("collect_retry_queue", _collected(6), "operation_item_task"),
@@ -141,6 +149,7 @@ JANITOR = [
     Case("sweep_count", lambda facts: (facts.engine.org_id, [facts.event_id]), "task_of_event"),
     Case("delete_claims", lambda facts: (facts.engine.org_id, facts.now, 1.0, 500)),
     Case("fold_pulse", lambda facts: (facts.engine.org_id, facts.now, 7200.0, 691200.0, 2_000), "pulse_pkey"),
+    Case("forget_history", lambda facts: (facts.now, 1.0, 5_000), "endpoint_history_by_age"),
     Case("fold_letter_counts", lambda facts: (facts.engine.org_id, 2_000), "letter_count_in_shards"),
 ]
 
@@ -172,6 +181,10 @@ def _operations(active: bool | None) -> Callable[[Facts], Arguments]:
 
 def _health(facts: Facts) -> Arguments:
     return facts.engine.org_id, [new_id(), new_id()], 400, 100, 10, 1_001, 10_000
+
+
+def _history(facts: Facts) -> Arguments:
+    return facts.engine.org_id, new_id(), facts.now, None, timedelta(days=1), timedelta(minutes=5), 500
 
 
 def _inbox(*after: object) -> Callable[[Facts], Arguments]:
@@ -233,6 +246,7 @@ APP = [
     Case("oldest_due", lambda facts: (facts.engine.org_id, facts.now, 10_000), "task_retrying"),
     Case("count_held", lambda facts: (facts.engine.org_id, new_id(), 10_000), "task_held"),
     Case("hold_causes", lambda facts: (facts.engine.org_id, [new_id()]), "task_pkey"),
+    Case("endpoint_history", _history, "endpoint_history_pkey"),
     Case("list_operations", _operations(None), "operation_pkey", sorts=False),
     Case("list_operations", _operations(True), "operation_unfinished", sorts=False),
     Case("count_operations", lambda facts: (*_operations(True)(facts)[:4], 100), "operation_unfinished"),

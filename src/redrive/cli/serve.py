@@ -41,6 +41,11 @@ PASSED_ON = (
     "log_format",
     "log_level",
     "retention_every_s",
+    "breaker_failure_rate",
+    "breaker_min_tries",
+    "breaker_wait_s",
+    "retry_share",
+    "disable_after_days",
     "service_version",
     "trust_proxy",
 )

@@ -284,6 +284,37 @@ class EndpointStates(Protocol):
         ...
 
 
+class HealthReport(NamedTuple):
+    """How the tries of an endpoint went since the last report. Ages are seconds; None: there was none."""
+
+    org_id: UUID
+    endpoint_id: UUID
+    succeeded: int
+    failed: int
+    took_ms: int  # together
+    slowest_ms: int
+    success_age_s: float | None
+    failing_age_s: float | None  # of the first failure behind the last success
+    failure_age_s: float | None  # of the last failure
+    failures: int  # behind the last success
+
+
+class DisabledEndpoint(NamedTuple):
+    org_id: UUID
+    endpoint_id: UUID
+    reason: str
+
+
+class HealthLedger(Protocol):
+    """Where workers say how endpoints do."""
+
+    async def add(self, reports: Sequence[HealthReport]) -> None: ...
+
+    async def disable_failing(self, after_s: float) -> list[DisabledEndpoint]:
+        """Disable endpoints that did nothing but fail for so long, and answer those. Their tasks are held."""
+        ...
+
+
 class Swept(NamedTuple):
     """What the janitor removed: in one batch, or in a whole pass over an org."""
 
@@ -321,6 +352,10 @@ class Sweeper(Protocol):
 
     async def forget_workers(self) -> None:
         """Those that nothing was heard of for a day."""
+        ...
+
+    async def forget_history(self) -> None:
+        """How tries of endpoints went, two weeks ago and before."""
         ...
 
     async def orgs(self, rested_s: float) -> list[SweptOrg]:

@@ -55,6 +55,7 @@ class Janitor:
         done: dict[str, Swept] = {}
         async with self._open_sweeper() as sweeper:
             await sweeper.forget_workers()
+            await sweeper.forget_history()
             for org in await sweeper.orgs(rested_s):
                 if await sweeper.begin(org, rested_s):
                     done[org.name] = await self._sweep_org(sweeper, org)

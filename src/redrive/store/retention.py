@@ -14,6 +14,7 @@ from redrive.store.archive import Archive
 from redrive.store.audit import Act
 from redrive.store.clock import Clock
 from redrive.store.db import Database, Record, Session
+from redrive.store.endpoint_history import HISTORY_TTL
 
 BATCH_EVENTS = 500  # looked at; as many go at most
 CLAIM_TTL_S = 7 * 86_400.0  # idempotency keys of things with ids of their own
@@ -25,6 +26,7 @@ PULSE_SHOWN_S = 8 * 86_400.0
 BATCH_MINUTES = 2_000
 BATCH_COUNTS = 2_000  # of causes in shards
 WORKER_TTL_S = 86_400.0
+BATCH_HISTORY = 5_000
 
 _START = Floor(datetime(1970, 1, 1, tzinfo=UTC), UUID(int=0))
 
@@ -44,6 +46,15 @@ class Retention:
     async def forget_workers(self) -> None:
         if not self._dry_run:
             await self._db.execute("forget_workers", self._clock.now(), WORKER_TTL_S)
+
+    async def forget_history(self) -> None:
+        """In batches, each a transaction of its own."""
+        gone = 0 if self._dry_run else BATCH_HISTORY
+        while gone == BATCH_HISTORY:
+            row = await self._db.fetchrow(
+                "forget_history", self._clock.now(), HISTORY_TTL.total_seconds(), BATCH_HISTORY
+            )
+            gone = row["n"] if row else 0
 
     async def orgs(self, rested_s: float) -> list[SweptOrg]:
         rows = await self._db.fetch("orgs_to_sweep", self._clock.now(), rested_s)
