@@ -1,9 +1,13 @@
-"""What pauses and deliveries look like to clients. Pure; called by the routes."""
+"""What pauses, deliveries and the health of an endpoint look like to clients. Pure; called by the routes."""
+
+from dataclasses import asdict
 
 from redrive.api.shapes import Shape, moment
 from redrive.core.decide import Reason
 from redrive.core.lifecycle import TaskState, relay_status
 from redrive.store.db import Record
+from redrive.store.endpoint_history import History
+from redrive.store.endpoint_states import EndpointState
 from redrive.store.pausing import Pause, PauseScope
 
 
@@ -17,6 +21,25 @@ def pause(state: Pause) -> Shape:
         "paused_by": state.paused_by,
         "because": state.because,
         "held": state.held,
+    }
+
+
+def health(state: EndpointState, history: History) -> Shape:
+    return {
+        "endpoint_id": state.endpoint_id,
+        "breaker": {
+            "state": state.breaker,
+            "since": state.breaker_since,
+            "reason": state.breaker_reason,
+            "probe_at": state.probe_at,
+            "opens": state.opens,
+        },
+        "last_success_at": state.last_success_at,
+        "last_failure_at": state.last_failure_at,
+        "failing_since": state.failing_since,
+        "failures": state.failures,
+        "bucket_s": round(history.bucket.total_seconds()),
+        "history": [asdict(point) for point in history.points],
     }
 
 

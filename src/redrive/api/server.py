@@ -30,6 +30,7 @@ from redrive.api.routes import (
     dead_letters,
     docs,
     endpoint_actions,
+    endpoint_health,
     endpoints,
     events,
     groups,
@@ -58,6 +59,7 @@ _ROUTES = (
     events,
     endpoints,
     endpoint_actions,
+    endpoint_health,
     retries,
     retry_queue,
     groups,  # before the letters: its name is no id

@@ -4,10 +4,10 @@ from typing import Annotated
 
 import typer
 
-from redrive.cli import shapes
+from redrive.cli import endpoint_health, shapes
 from redrive.cli.connect import act_of, open_desk
 from redrive.cli.lookup import find_endpoint
-from redrive.cli.options import AsJson, Because, Where, command
+from redrive.cli.options import AsJson, Because, Called, Where, command
 from redrive.cli.output import Column, cell, emit, note, say, table
 from redrive.cli.pausing import switch
 from redrive.cli.runner import Refused, WrongUsage, run
@@ -29,10 +29,10 @@ MAX_EVENT_TYPES = 100
 CLOCK = DatabaseClock()
 
 app = typer.Typer(
-    no_args_is_help=True, help="Endpoints: list, add, pause, disable, rotate their secrets, test, delete."
+    no_args_is_help=True, help="Endpoints: list, show, add, pause, disable, rotate their secrets, test, delete."
 )
 
-Called = Annotated[str, typer.Argument(metavar="ENDPOINT", help="Its id or its name.")]
+endpoint_health.add_to(app)
 
 
 @command(app, "list")

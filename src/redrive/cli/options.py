@@ -93,6 +93,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="For machines: JSON, one ob
 Because = Annotated[str | None, typer.Option("--because", help="Why; goes into the audit.")]
 Limit = Annotated[int, typer.Option("--limit", min=1, max=MAX_PAGE_ROWS, help="How many at most.")]
 Id = Annotated[UUID, typer.Argument(help="The id.")]
+Called = Annotated[str, typer.Argument(metavar="ENDPOINT", help="Its id or its name.")]
 
 
 def command(app: typer.Typer, name: str, *, hidden: bool = False) -> Callable[[F], F]:

@@ -135,6 +135,7 @@ def _causes(row: Record) -> list[str]:
             (row["org_paused_at"], "the org is paused"),
             (row["endpoint_paused_at"], f"{named} paused"),
             (row["endpoint_disabled_at"], f"{named} disabled"),
+            (row["breaker_open_since"], f'the breaker of its endpoint "{row["endpoint"]}" is open'),
         )
         if since is not None
     ]
