@@ -23,7 +23,7 @@ import structlog
 
 from redrive.core.address import AddressRules
 from redrive.core.permissions import Role
-from redrive.core.ports import Destination, TaskStore, WorkerCard
+from redrive.core.ports import Destination, Settled, TaskStore, WorkerCard
 from redrive.core.presets import PresetOverrides, presets
 from redrive.destinations.client import Client
 from redrive.destinations.http import HttpDestination
@@ -40,6 +40,7 @@ from redrive.store.audit import Act
 from redrive.store.clock import Clock, DatabaseClock
 from redrive.store.db import Database, Pooler, connect
 from redrive.store.endpoint_history import Ledger
+from redrive.store.endpoint_states import BreakerStates
 from redrive.store.endpoints import EndpointTermsBook
 from redrive.store.listen import listen
 from redrive.store.migrate import Migration, migrate, require_known, schema_version
@@ -156,6 +157,7 @@ async def open_worker(
     dice: Callable[[], float] = random.random,
     store: TaskStore | None = None,
     webhooks: bool = True,
+    on_settled: Callable[[list[Settled]], None] | None = None,
 ) -> AsyncIterator[Worker]:
     """A worker with its destinations, which are closed behind it. Without webhooks it needs no sealing key."""
     destinations: list[Destination] = []
@@ -171,6 +173,9 @@ async def open_worker(
             concurrency=settings.concurrency,
             margin_s=settings.lease_margin_s,
             dice=dice,
+            states=BreakerStates(engine, clock or DatabaseClock()),
+            rules=settings.breaker_rules(),
+            on_settled=on_settled,
         )
     finally:
         for destination in destinations:
@@ -195,9 +200,12 @@ async def run_worker(
         url, role="redrive_engine", size=ENGINE_CONNECTIONS, name="redrive-worker", pooler=settings.pooler
     )
     try:
-        async with open_worker(settings, engine, handlers=handlers) as worker, _listening(settings, url, worker):
+        health = HealthBook(Ledger(engine, DatabaseClock()), disable_after_s=settings.disable_after_s)
+        async with (
+            open_worker(settings, engine, handlers=handlers, on_settled=health.note_settled) as worker,
+            _listening(settings, url, worker),
+        ):
             heartbeat = Heartbeat(Workers(engine, DatabaseClock()), _card(settings, worker))
-            health = HealthBook(Ledger(engine, DatabaseClock()), disable_after_s=settings.disable_after_s)
             beside = [
                 asyncio.create_task(heartbeat.run()),
                 asyncio.create_task(health.run()),

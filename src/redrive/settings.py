@@ -234,7 +234,7 @@ class Settings(BaseSettings):
         None, "Folder that keeps what the janitor removes.", "a path"
     )
     breaker_failure_rate: float = _setting(
-        0.5,
+        0.8,
         "Share of an endpoint's tries of the last minute that must fail before its breaker opens.",
         "a number above 0 and at most 1",
         gt=0,

@@ -36,7 +36,7 @@ from redrive.core.breaker import (
 )
 from redrive.core.outcome import Category, Failure, Success
 
-RULES = DEFAULT_RULES
+RULES = BreakerRules(failure_rate=0.5, min_span_s=0)
 START = 1_000_000.0  # a clock that has run for days
 rolls = st.floats(0, 1)
 moments = st.floats(START, START + 10_000)
@@ -153,6 +153,14 @@ def test_a_window_trips_from_the_rate_on_and_not_before_there_were_enough_tries(
     assert window.is_unhealthy(START, RULES)
     window.note_batch(START, 100, 0)
     assert not window.is_unhealthy(START, RULES)
+
+
+def test_failures_that_come_all_at_once_trip_no_window_before_some_time_has_passed() -> None:
+    window = Window(60)
+    window.note_batch(START, 1_000, 1_000)
+    assert not window.trips(START, DEFAULT_RULES)
+    assert not window.trips(START + 1.9, DEFAULT_RULES)
+    assert window.trips(START + 2, DEFAULT_RULES)
 
 
 def test_a_window_that_forgot_trips_no_more() -> None:

@@ -54,6 +54,7 @@ from redrive.store.audit import Act
 from redrive.store.clock import Clock, DatabaseClock
 from redrive.store.db import Database, Record
 from redrive.store.embedded import EmbeddedPostgres
+from redrive.store.endpoint_states import BreakerStates
 from redrive.store.endpoints import Endpoints, EndpointSpec, EndpointTermsBook
 from redrive.store.events import NewEvent, Receipt
 from redrive.store.events import accept as accept_events
@@ -267,7 +268,8 @@ class Engine:
         book = EndpointTermsBook(self.db, self.sealer)
         http = HttpDestination(Client(rules=LOOPBACK), book, version="test")
         python = HandlerDestination(handlers or {})
-        arguments = {"worker_id": new_id(), "dice": lambda: 0.5, "margin_s": MARGIN_S, **options}
+        states = BreakerStates(self.db, self.clock)
+        arguments = {"worker_id": new_id(), "dice": lambda: 0.5, "margin_s": MARGIN_S, "states": states, **options}
         destinations = list(more) or [http, python]
         try:
             yield Worker(arguments.pop("store", self.tasks), destinations, **arguments)

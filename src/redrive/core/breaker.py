@@ -64,8 +64,9 @@ def delivery_verdict(outcome: Outcome | None) -> Verdict:
 class BreakerRules:
     """When a breaker opens, how long it waits, how it comes back. ValueError where that makes no sense."""
 
-    failure_rate: float = 0.5  # it opens from this share of failures on, in the window
+    failure_rate: float = 0.8  # it opens from this share of failures on, in the window
     min_tries: int = 20  # of fewer tries in the window nothing is concluded
+    min_span_s: float = 2.0  # nor of failures that came all at once: a burst is one event, not a state
     window_s: float = 60.0
     first_wait_s: float = 10.0  # until a probe; doubled each time that it fails
     most_wait_s: float = 300.0
@@ -81,6 +82,8 @@ class BreakerRules:
             value = getattr(self, name)
             if not (math.isfinite(value) and value > 0):
                 raise ValueError(f"{name} must be a number above 0, not {value}")
+        if not (math.isfinite(self.min_span_s) and self.min_span_s >= 0):
+            raise ValueError(f"min_span_s must be a number, and not below 0, but is {self.min_span_s}")
         if not 0 < self.failure_rate <= 1:
             raise ValueError(f"failure_rate must be above 0 and at most 1, not {self.failure_rate}")
         if self.min_tries < 1:
@@ -101,7 +104,7 @@ DEFAULT_RULES = BreakerRules()
 class Window:
     """Tries and failures of the last `span_s`, known to a twelfth of it."""
 
-    __slots__ = ("_failures", "_slot", "_tries", "_width_s", "failures", "tries")
+    __slots__ = ("_failing_from", "_failures", "_slot", "_tries", "_width_s", "failures", "tries")
 
     def __init__(self, span_s: float) -> None:
         assert span_s > 0, "a window without a span holds nothing"
@@ -109,6 +112,7 @@ class Window:
         self._tries = [0] * BUCKETS
         self._failures = [0] * BUCKETS
         self._slot: int | None = None
+        self._failing_from = 0.0  # the first failure of those that are counted
         self.tries = 0  # as of the last time that was handed in
         self.failures = 0
 
@@ -119,6 +123,8 @@ class Window:
         """Tries that ended about now, and how many of them failed."""
         assert 0 <= failures <= tries
         place = self._advance(at) % BUCKETS
+        if failures and not self.failures:
+            self._failing_from = at
         self._tries[place] += tries
         self._failures[place] += failures
         self.tries += tries
@@ -126,7 +132,7 @@ class Window:
 
     def trips(self, at: float, rules: BreakerRules) -> bool:
         """Enough tries, and too many of them failed."""
-        return self._has_failed(at, rules.min_tries, rules.failure_rate)
+        return self._has_failed(at, rules.min_tries, rules.failure_rate) and at - self._failing_from >= rules.min_span_s
 
     def trips_in_ramp(self, at: float, rules: BreakerRules) -> bool:
         """The same of a window that was cleared when the ramp began: sooner, since the endpoint was just away."""

@@ -10,7 +10,7 @@ from datetime import timedelta
 from heapq import heappop, heappush
 from uuid import UUID
 
-from redrive.core.breaker import BreakerRules, Closed, Open
+from redrive.core.breaker import BreakerRules, Closed
 from redrive.core.ports import NO_ENDPOINT, Ask, Claim, Floor, Job, Owned, Place, Stream, Survey
 from redrive.engine.outlet import START, Outlet
 
@@ -111,13 +111,12 @@ class Agenda:
         ]
         return wanted[:MAX_ASKS]
 
-    def to_probe(self, at: float) -> list[Outlet]:
-        """Outlets that are ours, whose breaker has waited long enough."""
+    def guarded(self, at: float) -> list[Outlet]:
+        """The outlets that are ours and whose breaker is not closed."""
         return [
             outlet
-            for outlets in self._ready.values()
-            for outlet in outlets.values()
-            if isinstance(outlet.breaker, Open) and outlet.owned_until > at and outlet.breaker.probe_at <= at
+            for outlet in self._outlets.values()
+            if not isinstance(outlet.breaker, Closed) and outlet.counted and outlet.owned_until > at
         ]
 
     def asks(self, at: float, free: int, limit: int, *, hurry: bool = False) -> list[Ask]:
@@ -231,10 +230,8 @@ class Agenda:
         """Something about an outlet has changed."""
         self._arrange(outlet, at)
 
-    def note_healthy(self, at: float) -> None:
-        """Look after the budgets of retries, now and then."""
+    def look_after_budgets(self, at: float) -> None:
+        """Which endpoints are unhealthy now."""
         for outlet in self._outlets.values():
             if outlet.window.failures or outlet.budget is not None:
                 outlet.look_after_budget(at)
-            elif not outlet.counted and isinstance(outlet.breaker, Closed):
-                outlet.catch_up(at)

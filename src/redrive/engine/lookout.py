@@ -9,6 +9,7 @@ from uuid import UUID
 
 from redrive.core.ports import NO_ENDPOINT, Place, Stream, TaskStore
 from redrive.engine.agenda import Agenda
+from redrive.engine.breakers import Breakers
 
 SURVEY_EVERY_S = 0.5  # how long a task may wait that nobody told of, or that was committed behind the floor
 SURVEY_PART = 20  # a survey that takes long is made less often: a twentieth of the time at most
@@ -16,11 +17,14 @@ OWNED_S = 10.0  # how long an endpoint is had to oneself at least
 
 
 class Lookout:
-    def __init__(self, store: TaskStore, agenda: Agenda, queues: Sequence[str], worker_id: UUID) -> None:
+    def __init__(
+        self, store: TaskStore, agenda: Agenda, queues: Sequence[str], worker_id: UUID, breakers: Breakers | None
+    ) -> None:
         self._store = store
         self._agenda = agenda
         self._queues = queues
         self._worker_id = worker_id
+        self._breakers = breakers
         self._told: set[Stream] = set()
         self._lanes_told = True
         self._survey_by = 0.0  # at the latest
@@ -55,6 +59,8 @@ class Lookout:
         for stream in told:
             self._agenda.tell(stream, now, now)
         await self.own()
+        if self._breakers is not None:
+            await self._breakers.tick(time.monotonic())
 
     async def look_ahead(self) -> None:
         """Find out what comes next, where streams were emptied since the last survey."""
@@ -81,6 +87,7 @@ class Lookout:
         self._survey_from = now + pause_s
         if from_start:
             self._survey_by = now + max(SURVEY_EVERY_S, pause_s)
+            self._agenda.look_after_budgets(now)
         self._agenda.learn(found, now, from_start=from_start)
 
     async def own(self) -> None:

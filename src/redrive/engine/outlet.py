@@ -19,6 +19,7 @@ from redrive.core.breaker import (
     Probing,
     Ramping,
     Window,
+    name_of,
     ramp_rate,
 )
 from redrive.core.ports import Floor, Owned, Place
@@ -203,7 +204,7 @@ class Outlet:
             self.pace = Pace(owned.rate_per_s, at)
         elif self.pace.rate_per_s != owned.rate_per_s:
             self.pace.set_rate(at, owned.rate_per_s)
-        if owned.breaker != breaker_name(self.breaker):
+        if owned.breaker != name_of(self.breaker):
             self.set_breaker(_breaker_of(owned, at), at)
         self.counted = self.max_in_flight is not None or self.pace is not None or not isinstance(self.breaker, Closed)
         self.owned_until = at + SETTLED_S
@@ -219,10 +220,6 @@ class Outlet:
             self.window.clear()
             self._ok = 0
         self.counted = self.counted or not isinstance(breaker, Closed)
-
-
-def breaker_name(breaker: Breaker) -> str:
-    return type(breaker).__name__.lower()
 
 
 def _breaker_of(owned: Owned, at: float) -> Breaker:

@@ -20,6 +20,7 @@ from redrive.core.ports import (
     NO_EXCHANGE,
     Claim,
     Destination,
+    EndpointStates,
     Job,
     Place,
     ReachingDestination,
@@ -30,6 +31,7 @@ from redrive.core.ports import (
     TaskStore,
 )
 from redrive.engine.agenda import Agenda
+from redrive.engine.breakers import Breakers
 from redrive.engine.lookout import Lookout
 from redrive.engine.releaser import Releaser
 from redrive.engine.settler import Settler, brief
@@ -61,7 +63,9 @@ class Worker:
         margin_s: float = DEFAULT_MARGIN_S,
         poll_s: float = DEFAULT_POLL_S,
         dice: Callable[[], float] = random.random,
+        states: EndpointStates | None = None,
         rules: BreakerRules = DEFAULT_RULES,
+        on_settled: Callable[[list[Settled]], None] | None = None,
     ) -> None:
         self.worker_id = worker_id
         self._store = store
@@ -72,8 +76,10 @@ class Worker:
         self._margin_s = margin_s
         self._poll_s = poll_s
         self._policies: dict[UUID, Policy] = {}
+        self._on_settled = on_settled
         self._agenda = Agenda(rules, can_reach=self._can_reach)
-        self._lookout = Lookout(store, self._agenda, self.queues, worker_id)
+        self._breakers = Breakers(states, self._agenda, rules, dice=dice, begin=self._follow_up) if states else None
+        self._lookout = Lookout(store, self._agenda, self.queues, worker_id, self._breakers)
         self._wanted = asyncio.Event()  # something may be due: look
         self._freed = asyncio.Event()  # a slot came free
         self._stopping = False
@@ -260,6 +266,8 @@ class Worker:
         now = time.monotonic()
         outlet = self._agenda.outlet_of(settlement.job, now)
         outlet.ended(settlement.took_s if settlement.outcome is not None else None)
+        if self._breakers is not None and settlement.outcome is not None:
+            self._breakers.note(outlet, settlement.outcome, settlement.took_s, now)
         if self._agenda.is_short_of_room:
             self._wanted.set()
         self._settler.put(settlement)
@@ -270,6 +278,8 @@ class Worker:
     def _note_settled(self, settled: list[Settled]) -> None:
         self._unsettled -= len(settled)
         self._freed.set()
+        if self._on_settled is not None:
+            self._on_settled(settled)
         delivered: list[Job] = []
         for result in settled:
             settlement = result.settlement

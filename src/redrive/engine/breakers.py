@@ -1,0 +1,126 @@
+"""The breakers of the endpoints that a worker tries: opened by what comes back, moved on by time.
+
+What follows is core.breaker's; the state that all workers share is the store's (core.ports.EndpointStates). Any worker
+may open a breaker; from then on the one that owns the endpoint moves it on. Used by engine.worker.
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import assert_never
+
+import structlog
+
+from redrive.core.breaker import (
+    CLOSED,
+    Breaker,
+    BreakerRules,
+    BreakerState,
+    Closed,
+    Open,
+    Probing,
+    Ramping,
+    Verdict,
+    after_time,
+    after_try,
+    breaker_verdict,
+    name_of,
+)
+from redrive.core.outcome import Failure, Outcome
+from redrive.core.ports import NO_ENDPOINT, EndpointStates
+from redrive.engine.agenda import Agenda
+from redrive.engine.outlet import Outlet
+from redrive.engine.settler import brief
+
+PROBE_LOST_S = 120.0  # nothing was heard of a probe for so long: its worker died
+
+log = structlog.get_logger("redrive.breakers")
+
+
+class Breakers:
+    def __init__(
+        self,
+        states: EndpointStates,
+        agenda: Agenda,
+        rules: BreakerRules,
+        *,
+        dice: Callable[[], float],
+        begin: Callable[[Coroutine[None, None, None]], None],
+    ) -> None:
+        self._states = states
+        self._agenda = agenda
+        self._rules = rules
+        self._dice = dice
+        self._begin = begin
+
+    def note(self, outlet: Outlet, outcome: Outcome, took_s: float, at: float) -> None:
+        """A try has ended."""
+        verdict = breaker_verdict(outcome)
+        if verdict is Verdict.SUCCEEDED:
+            outlet.succeeded()
+            if outlet.breaker is CLOSED:
+                return
+        elif verdict is Verdict.FAILED:
+            outlet.failed(at)
+        if outlet.place.id == NO_ENDPOINT:
+            return
+        if outlet.breaker is not CLOSED and at - took_s < outlet.breaker_since:
+            return  # begun before: it tells of another time
+        outlet.catch_up(at)
+        following = after_try(outlet.breaker, verdict, outlet.window, at, self._rules, self._dice())
+        if following is not outlet.breaker:
+            self._begin(self._move(outlet, following, _reason(outlet, outcome), at))
+
+    async def tick(self, at: float) -> None:
+        """What follows from the time alone, for the endpoints that are ours."""
+        for outlet in self._agenda.guarded(at):
+            following = after_time(outlet.breaker, at, self._rules)
+            if following is not outlet.breaker:
+                await self._move(outlet, following, "", at)
+
+    async def _move(self, outlet: Outlet, following: Breaker, reason: str, at: float) -> None:
+        """Here at once, for all when it is written. Where another was first, what it did is learned anew."""
+        before = name_of(outlet.breaker)
+        outlet.set_breaker(following, at)
+        self._agenda.arrange(outlet, at)
+        try:
+            changed = await self._write(outlet, before, following, reason, at)
+        except asyncio.CancelledError:
+            raise
+        except Exception as error:  # noqa: BLE001 - the database may be away: the state it has rules
+            log.warning("breaker_failed", endpoint_id=str(outlet.place.id), error=brief(error))
+            changed = False
+        if not changed:
+            outlet.owned_until = 0.0
+            outlet.counted = True
+            return
+        log.warning(
+            "breaker_moved",
+            org_id=str(outlet.place.org_id),
+            endpoint_id=str(outlet.place.id),
+            old_state=before.value,
+            new_state=name_of(following).value,
+            why=reason or None,
+        )
+
+    async def _write(self, outlet: Outlet, before: BreakerState, following: Breaker, reason: str, at: float) -> bool:
+        _, org_id, endpoint_id = outlet.place
+        match following:
+            case Open(probe_at=probe_at):
+                return await self._states.open_breaker(
+                    org_id, endpoint_id, taken_for=before, wait_s=max(0.0, probe_at - at), reason=reason
+                )
+            case Probing():
+                return await self._states.begin_probe(org_id, endpoint_id, lost_after_s=PROBE_LOST_S)
+            case Ramping():
+                return await self._states.begin_ramp(org_id, endpoint_id)
+            case Closed():
+                return await self._states.close_breaker(org_id, endpoint_id)
+        assert_never(following)
+
+
+def _reason(outlet: Outlet, outcome: Outcome) -> str:
+    last = outcome.message if isinstance(outcome, Failure) else "a success"
+    if isinstance(outlet.breaker, Probing):
+        return f"The probe ended with: {last}"
+    window = outlet.window
+    return f"{window.failures} of the last {window.tries} tries failed, the last one with: {last}"
