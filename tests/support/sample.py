@@ -17,8 +17,12 @@ from typing import Any
 from uuid import UUID
 
 from redrive.app import open_worker
+from redrive.core.breaker import BreakerState
+from redrive.core.ports import HealthReport
 from redrive.destinations.python import Handler
 from redrive.engine.worker import Worker
+from redrive.store.endpoint_history import Ledger
+from redrive.store.endpoint_states import BreakerStates
 from redrive.store.events import NewEvent, accept
 from redrive.store.operation_steps import OperationSteps
 from redrive.store.orgs import new_id
@@ -136,6 +140,7 @@ async def live_through(
             await _live_a_while(redrive, worker, clock, chance, number)
             clock.advance((end - LIVED + (number + 1) * LIVED / rounds - clock.now()).total_seconds())
         await _end_in_the_middle(redrive, worker, clock, chance)
+    await _remember(redrive, end, chance)
     await _act(redrive)
 
 
@@ -202,6 +207,28 @@ async def _end_in_the_middle(redrive: Installation, worker: Worker, clock: Manua
         await _accept(redrive, clock, chance, EVENTS_A_ROUND)
         await worker.run_until_idle()
     await _accept(redrive, clock, chance, 6, types=("note.added",))
+
+
+async def _remember(redrive: Installation, end: datetime, chance: random.Random) -> None:
+    """The last day of each endpoint as its workers tell it; and one has failed so much that its breaker is open."""
+    places = {row["name"]: UUID(row["id"]) for row in (await redrive.api.get("/v1/endpoints"))["data"]}
+    clock = ManualClock(end - timedelta(days=1))
+    ledger = Ledger(redrive.stores.engine, clock)
+    while clock.advance(1_800) < end:
+        reports = []
+        for place in PLACES:
+            tries = chance.randrange(20, 60)
+            good = sum(place.answer(chance.random()) == place.answer(0.0) for _ in range(tries))
+            counts = (good, tries - good, 90 * tries, 700)
+            reports.append(HealthReport(redrive.org_id, places[place.name], *counts, 3.0, None, None, 0))
+        await ledger.add(reports)
+    await BreakerStates(redrive.stores.engine, ManualClock(end)).open_breaker(
+        redrive.org_id,
+        places["warehouse"],
+        taken_for=BreakerState.CLOSED,
+        wait_s=300,
+        reason="17 of 24 tries within 60 s failed.",
+    )
 
 
 async def _accept(

@@ -1,11 +1,18 @@
 """The list of endpoints, one of them, and the forms that make and change one."""
 
-from uuid import uuid4
+from datetime import UTC, datetime, timedelta
+from uuid import UUID, uuid4
 
 import pytest
 
 from api.conftest import URL, Api
+from redrive.core.breaker import BreakerState
+from redrive.core.ports import HealthReport
+from redrive.store.clock import DatabaseClock
+from redrive.store.endpoint_history import HistoryPoint, Ledger
+from redrive.store.endpoint_states import BreakerStates
 from redrive.web import words
+from redrive.web.endpoint_chart import drawn_history
 from support.page import read
 
 HOSTILE = '<img src=x onerror=alert(1)>"'
@@ -164,3 +171,38 @@ async def test_an_org_without_endpoints_is_told_what_one_is(api: Api) -> None:
     assert "Until there is one, events wait in the inbox." in page.text
     assert page.has("a", text="Make the first one")
     assert not (await read(api.viewer, "/endpoints")).has("a", text="Make the first one")
+
+
+async def test_a_breaker_is_told_and_can_be_closed_by_those_who_may(api: Api) -> None:
+    made = await api.endpoint(name="tripped")
+    path = f"/endpoints/{made['id']}"
+    states = BreakerStates(api.context.engine_db, DatabaseClock())
+    place = api.org_id, UUID(made["id"])
+    assert not (await read(api.owner, path)).has("svg", class_="chart chart-stacked chart-wide")
+    await Ledger(api.context.engine_db, DatabaseClock()).add([HealthReport(*place, 3, 7, 800, 500, 9.0, 5.0, 1.0, 7)])
+    why = f"14 of 20 tries failed. {HOSTILE}"
+    assert await states.open_breaker(*place, taken_for=BreakerState.CLOSED, wait_s=60, reason=why)
+    page = await read(api.owner, path)
+    assert page.buttons == ACTIONS | {"Close the breaker"}
+    said = f"Its breaker is open: {why} Its deliveries wait, and none is lost. One of them is tried"
+    assert any(notice.text.startswith(said) for notice in page.all("p", class_="notice warn"))
+    assert page.has("span", class_="badge bad", text="breaker open")
+    assert page.has("span", class_="hint", text="7 tries")
+    assert page.has("svg", class_="chart chart-stacked chart-wide")
+    assert not page.has("img")
+    assert "Close the breaker" not in (await read(api.viewer, path)).buttons
+    assert (await read(api.viewer, "/endpoints")).has("span", class_="badge bad", text="breaker open")
+    await api.owner.post(f"/v1{path}/close-breaker")
+    page = await read(api.owner, path)
+    assert page.buttons == ACTIONS
+    assert page.has("span", class_="badge warn", text="breaker ramping")
+
+
+def test_a_day_s_tries_are_drawn_in_half_hours_and_older_ones_left_out() -> None:
+    now = datetime(2031, 5, 4, 12, tzinfo=UTC)
+    ages = (timedelta(minutes=5), timedelta(minutes=20), timedelta(hours=23), timedelta(hours=25))
+    points = [HistoryPoint(now - age, 2, 1, 10.0, 20) for age in ages]
+    chart = str(drawn_history(points, now))
+    assert "succeeded: 4 at the end, from 0 to 4, 6 in all." in chart
+    assert "failed: 2 at the end, from 0 to 2, 3 in all." in chart
+    assert "04 May 11:30: succeeded 4, failed 2" in chart

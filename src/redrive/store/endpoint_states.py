@@ -5,6 +5,7 @@ same, one is first, and only that one tells it in the audit. Called by engine.wo
 core.ports.EndpointStates; read by the API and the pages, where a person may close a breaker.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
@@ -59,11 +60,21 @@ class EndpointState:
     probe_at: datetime | None
     opens: int
 
+    @property
+    def holds(self) -> bool:
+        """Whether its breaker keeps tasks from being tried."""
+        return self.breaker in (BreakerState.OPEN, BreakerState.PROBING)
+
 
 async def get_state(session: Session, endpoint_id: UUID) -> EndpointState | None:
     """None where there is no such endpoint."""
-    row = await session.fetchrow("get_endpoint_state", session.org_id, endpoint_id)
-    return EndpointState(**{**row, "breaker": BreakerState(row["breaker"])}) if row else None
+    return (await get_states(session, [endpoint_id])).get(endpoint_id)
+
+
+async def get_states(session: Session, endpoint_ids: Sequence[UUID]) -> dict[UUID, EndpointState]:
+    """Those of a page of endpoints."""
+    rows = await session.fetch("get_endpoint_states", session.org_id, list(endpoint_ids))
+    return {row["endpoint_id"]: EndpointState(**{**row, "breaker": BreakerState(row["breaker"])}) for row in rows}
 
 
 async def ramp_by_hand(session: Session, endpoint_id: UUID, act: Act, clock: Clock) -> bool:

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from fastapi import APIRouter, Request, Response
+from markupsafe import Markup
 
 from redrive.api import endpoint_shapes, shapes
 from redrive.api.context import ApiContext, Context
@@ -15,11 +16,14 @@ from redrive.core.permissions import Action
 from redrive.store import deliveries, endpoints, pausing
 from redrive.store.db import Record, Session
 from redrive.store.endpoint_health import EndpointHealth, health_of, health_of_many
+from redrive.store.endpoint_history import history_of
 from redrive.store.endpoint_names import endpoint_called, offered_names
+from redrive.store.endpoint_states import EndpointState, get_state, get_states
 from redrive.store.endpoints import get_endpoint
 from redrive.store.keys import Caller
 from redrive.store.pausing import Pause
 from redrive.store.policies import list_policies
+from redrive.web.endpoint_chart import drawn_history
 from redrive.web.frame import Frame, load_frame
 from redrive.web.lists import PAGE_ROWS, operations_to_show
 from redrive.web.render import render
@@ -44,6 +48,7 @@ router = APIRouter(route_class=PageRoute)
 class EndpointRow:
     shape: Shape
     health: EndpointHealth
+    state: EndpointState
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +67,8 @@ class EndpointPage:
     frame: Frame
     shape: Shape
     health: EndpointHealth
+    state: EndpointState
+    chart: Markup | None  # None where there was no try for a day
     pause: Pause
     deliveries: list[Shape]
     status: str
@@ -103,11 +110,14 @@ async def endpoints_page(request: Request, visitor: Visitor, context: Context) -
             return Response(status_code=303, headers={"location": f"{PATH}/{found}"})
         frame = await load_frame(session, visitor, context.clock, PATH)
         page = await endpoints.list_endpoints(session, limit=PAGE_ROWS, after=context.cursors.read(place, given))
-        health = await health_of_many(session, [row["id"] for row in page.rows])
+        ids = [row["id"] for row in page.rows]
+        health, states = await health_of_many(session, ids), await get_states(session, ids)
         names = await offered_names(session)
     shown = EndpointsPage(
         frame=frame,
-        endpoints=[EndpointRow(_shape(context, visitor, row), health[row["id"]]) for row in page.rows],
+        endpoints=[
+            EndpointRow(_shape(context, visitor, row), health[row["id"]], states[row["id"]]) for row in page.rows
+        ],
         total=page.total,
         next_href=f"{PATH}?cursor={context.cursors.write(place, page.next_key)}" if page.next_key else None,
         first_href=PATH if given else None,
@@ -168,12 +178,17 @@ async def endpoint_page(endpoint_id: str, request: Request, visitor: Visitor, co
             after=context.cursors.read(place, given),
         )
         pause = await pausing.endpoint_pause(session, row["id"])
+        state = await get_state(session, row["id"])
         assert pause is not None
+        assert state is not None
+        history = await history_of(session, row["id"], context.clock)
         path = f"{PATH}/{row['id']}?" + (f"status={status}&" if status else "")
         shown = EndpointPage(
             frame=frame,
             shape=_shape(context, visitor, row),
             health=await health_of(session, row["id"]),
+            state=state,
+            chart=drawn_history(history.points, frame.now) if history.points else None,
             pause=pause,
             deliveries=[endpoint_shapes.delivery(each) for each in page.rows],
             status=status,
