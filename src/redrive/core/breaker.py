@@ -23,6 +23,7 @@ JITTER = 0.2  # of a wait, which it makes shorter: breakers that opened together
 MAX_DOUBLINGS = 32  # bound first: huge powers overflow
 MAX_OPENS = 1_000_000  # counted no further
 BURST_S = 0.1  # what a pace may do at once is what it lets through in this time
+EARNED_BY_SUCCESS = 2.0
 MAX_EARNED = 1_000.0  # retries that first tries may have earned and that were not made yet
 ROUNDING = 1e-6  # what seconds times a rate may be wrong by
 UNLIMITED = 2**31 - 1
@@ -74,7 +75,7 @@ class BreakerRules:
     ramp_doubling_s: float = 3.0
     ramp_s: float = 30.0
     retry_share: float = 0.2  # of the tries of an unhealthy endpoint, its retries at most; 1: no budget
-    retry_floor_per_s: float = 1.0  # retries that are let through in any case
+    retry_floor_per_s: float = 10.0  # retries that are let through in any case
 
     def __post_init__(self) -> None:
         positive = ("window_s", "first_wait_s", "ramp_start_per_s", "ramp_doubling_s", "ramp_s", "retry_floor_per_s")
@@ -140,7 +141,10 @@ class Window:
 
     def is_unhealthy(self, at: float, rules: BreakerRules) -> bool:
         """Not so bad that the breaker opens, but its retries should not come on top of the rest without a limit."""
-        return self._has_failed(at, rules.ramp_min_tries, rules.failure_rate * UNHEALTHY_PART)
+        return (
+            self._has_failed(at, rules.min_tries, rules.failure_rate * UNHEALTHY_PART)
+            and at - self._failing_from >= rules.min_span_s
+        )
 
     def clear(self) -> None:
         self._tries = [0] * BUCKETS
@@ -337,6 +341,11 @@ class Budget:
         """They earn what retries take."""
         if self._per_first_try is not None:
             self._earned = min(MAX_EARNED, self._earned + n * self._per_first_try)
+
+    def note_success(self) -> None:
+        """It earns as well, and more than it took: an endpoint that answers again gets all that it missed."""
+        if self._per_first_try is not None:
+            self._earned = min(MAX_EARNED, self._earned + EARNED_BY_SUCCESS)
 
     def allows(self, at: float) -> int:
         """How many retries may begin now."""

@@ -174,6 +174,8 @@ class Outlet:
     def succeeded(self) -> None:
         """Told to the window with the next failure, or at the next look."""
         self._ok += 1
+        if self.budget is not None:
+            self.budget.note_success()
 
     def failed(self, at: float) -> None:
         self.catch_up(at)
