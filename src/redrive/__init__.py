@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 from redrive.core.classify import ConfigurationError, classify_error, error_category, is_retriable
+from redrive.core.notices import DeadLetterNotice
 from redrive.core.steer import GiveUp, RetryLater
 from redrive.destinations.python import Task
 from redrive.library import Redrive
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ConfigurationError",
+    "DeadLetterNotice",
     "GiveUp",
     "NotFound",
     "NotPossible",

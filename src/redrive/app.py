@@ -2,7 +2,7 @@
 
 prepare_database   migrations, the default org with its presets, the first key
 open_stores        connections for a process
-run_worker         a worker's process, with its janitor
+run_worker         a worker's process, with its janitor and its herald
 open_sweeper       what removes by policy
 
 The API's process is put together in api_process: a worker need not load a web framework.
@@ -25,11 +25,14 @@ from redrive.core.address import AddressRules
 from redrive.core.permissions import Role
 from redrive.core.ports import Destination, Settled, TaskStore, WorkerCard
 from redrive.core.presets import PresetOverrides, presets
+from redrive.destinations.callbacks import Callback, awaitable
 from redrive.destinations.client import Client
 from redrive.destinations.http import HttpDestination
 from redrive.destinations.python import Handler, HandlerDestination
 from redrive.engine.health import HealthBook
+from redrive.engine.callbacks import Callbacks
 from redrive.engine.heartbeat import Heartbeat
+from redrive.engine.herald import Herald
 from redrive.engine.janitor import Janitor
 from redrive.engine.operations import run_operations
 from redrive.engine.worker import Worker
@@ -44,6 +47,7 @@ from redrive.store.endpoint_states import BreakerStates
 from redrive.store.endpoints import EndpointTermsBook
 from redrive.store.listen import listen
 from redrive.store.migrate import Migration, migrate, require_known, schema_version
+from redrive.store.notices import Notices
 from redrive.store.operation_steps import OperationSteps
 from redrive.store.orgs import DEFAULT_ORG, new_id
 from redrive.store.retention import Retention
@@ -192,7 +196,12 @@ def _http(settings: Settings, engine: Database) -> HttpDestination:
 
 
 async def run_worker(
-    settings: Settings, url: str, stop: asyncio.Event, *, handlers: Mapping[str, Handler] | None = None
+    settings: Settings,
+    url: str,
+    stop: asyncio.Event,
+    *,
+    handlers: Mapping[str, Handler] | None = None,
+    on_dead_letter: Callback | None = None,
 ) -> None:
     """Work until `stop`, then drain."""
     await refuse_newer_schema(url)
@@ -211,7 +220,11 @@ async def run_worker(
                 asyncio.create_task(health.run()),
                 asyncio.create_task(_janitor(settings, url).run()),
                 asyncio.create_task(run_operations(OperationSteps(engine, DatabaseClock()))),
+                asyncio.create_task(Herald(Notices(engine, DatabaseClock())).run()),
             ]
+            if on_dead_letter is not None:
+                callbacks = Callbacks(Notices(engine, DatabaseClock()), awaitable(on_dead_letter))
+                beside.append(asyncio.create_task(callbacks.run()))
             rest_collector()
             try:
                 await worker.run(stop)

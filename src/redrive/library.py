@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 from uuid import UUID
 
+from redrive.destinations.callbacks import Callback
 from redrive.destinations.python import Handler
 from redrive.settings import Settings, load_settings
 from redrive.store.db import Pooler
@@ -27,6 +28,7 @@ from redrive.store.orgs import DEFAULT_ORG
 MAX_NAME_CHARS = 200
 
 H = TypeVar("H", bound=Handler)
+C = TypeVar("C", bound=Callback)
 
 
 class Redrive:
@@ -50,6 +52,7 @@ class Redrive:
         self._producer: Producer | None = None
         self._opening = asyncio.Lock()
         self.handlers: dict[str, Handler] = {}
+        self.dead_letter_callback: Callback | None = None
         self._policies: dict[str, str] = {}
 
     def handler(self, name: str, *, policy: str | None = None) -> Callable[[H], H]:
@@ -66,6 +69,13 @@ class Redrive:
             return handler
 
         return register
+
+    def on_dead_letter(self, callback: C) -> C:
+        """Register what is told of dead letters, asynchronous or not: it gets a DeadLetterNotice."""
+        if self.dead_letter_callback is not None:
+            raise ValueError("there is a callback for dead letters already")
+        self.dead_letter_callback = callback
+        return callback
 
     async def enqueue(
         self,

@@ -26,6 +26,12 @@ number = 7
 @app.handler("edi.orders")
 async def send_order(task):
     Path("seen").write_text(str(task.payload["order"]))
+
+pager = Redrive({url!r})
+
+@pager.on_dead_letter
+def page(notice):
+    Path("paged").write_text(str(notice.task_id))
 """
 
 
@@ -62,6 +68,27 @@ async def test_a_worker_runs_the_handlers_of_an_app_and_drains(
     report = await check(world.url)
     assert report.clean
     assert report.total.delivered == 1
+
+
+async def test_a_worker_calls_the_callback_of_an_app_without_handlers(
+    world: World, program: Path, eventually: Eventually
+) -> None:
+    task_id = await world.dead()
+    process = await asyncio.create_subprocess_exec(
+        *COMMAND,
+        "worker",
+        "--app",
+        "orders:pager",
+        stderr=asyncio.subprocess.DEVNULL,
+        env=clean_env(REDRIVE_SECRET_KEY=SECRET_KEY, REDRIVE_DATA_DIR=str(program / "data")),
+        cwd=program,
+    )
+    try:
+        await eventually(lambda: (program / "paged").exists(), within_s=40)
+    finally:
+        process.send_signal(signal.SIGTERM)
+        assert await asyncio.wait_for(process.wait(), 10) == 0
+    assert (program / "paged").read_text() == str(task_id)
 
 
 @pytest.mark.parametrize(

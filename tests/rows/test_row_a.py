@@ -1,14 +1,20 @@
 """Row A: the retry queue and the dead-letter queue of integrations."""
 
 import asyncio
+import json
 from datetime import timedelta
 from typing import Any
 
 import asyncpg
 import pytest
 
+from redrive import DeadLetterNotice
 from redrive.app import open_worker
+from redrive.destinations.callbacks import awaitable
+from redrive.engine.callbacks import Callbacks
+from redrive.engine.herald import Herald
 from redrive.library import Redrive
+from redrive.store.notices import Notices
 from support.engine import ManualClock
 from support.holding import HoldingReceiver
 from support.installation import Installation
@@ -74,6 +80,32 @@ async def test_a3_the_last_retry_s_failure_makes_a_dead_letter_and_in_dlq_implie
             await connection.execute("UPDATE redrive.task SET reason = NULL WHERE id = $1", letter["id"])
     finally:
         await connection.close()
+
+
+async def test_a3_administrators_are_notified_of_a_dead_letter(
+    redrive: Installation, receiver: HoldingReceiver, dead: Story
+) -> None:
+    """In the list of notices, by a webhook to whoever asked for them, and by the callback of a program."""
+    app = Redrive(redrive.url)
+    heard: list[DeadLetterNotice] = []
+    app.on_dead_letter(heard.append)
+    await redrive.api.endpoint(receiver.url_of("/ops"), name="ops", event_types=["redrive.*"])
+    letter = await dead(event_types=["invoice.*"])
+    (notice,) = (await redrive.api.get("/v1/notices"))["data"]
+    assert (notice["kind"], notice["subject_id"]) == ("dead_letter", letter["id"])
+    notices = Notices(redrive.stores.engine, redrive.clock)
+    assert await Herald(notices).look() == 1
+    receiver.usual = 200
+    await redrive.work()
+    (told,) = receiver.of_path("/ops")
+    assert (told.headers["redrive-event-type"], json.loads(told.body)["text"]) == (
+        "redrive.dead_letter",
+        notice["text"],
+    )
+    assert told.headers["webhook-signature"].startswith("v1,")
+    assert app.dead_letter_callback is not None
+    await Callbacks(notices, awaitable(app.dead_letter_callback)).look()
+    assert [str(one.task_id) for one in heard] == [letter["id"]]
 
 
 @pytest.mark.parametrize(

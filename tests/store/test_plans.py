@@ -34,7 +34,7 @@ MINUTE = timedelta(minutes=1)
 _numbers = count()
 HOT = {
     "task", "event", "attempt", "payload", "dead_letter", "idempotency", "operation", "operation_item", "pulse",
-    "letter_count", "endpoint_history",
+    "letter_count", "endpoint_history", "notice",
 }  # fmt: skip
 Arguments = tuple[object, ...]
 ENDED_OPERATIONS = """
@@ -42,6 +42,12 @@ ENDED_OPERATIONS = """
            (org_id, id, subject, action, state, collected, actor, step_at, created_at, updated_at, finished_at)
     SELECT org_id, redrive.uuid7(), 'dead_letters', 'retry', 'completed', true, 'somebody', now(), now(), now(), now()
       FROM redrive.org, generate_series(1, 2000)"""
+
+
+TOLD_NOTICES = """
+    INSERT INTO redrive.notice (org_id, id, at, kind, severity, subject_kind, text, facts, told_at)
+    SELECT org_id, redrive.uuid7(), now(), 'a' || n % 5, 'info', 'org', 'A word.', '{}', now()
+      FROM redrive.org, generate_series(1, 5000) n"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +145,10 @@ ENGINE = [
     Case("sweep_operation", lambda facts: (facts.engine.org_id, new_id(), 5_000), "operation_item_sent"),
     Case("expedite_many", lambda facts: (facts.now, facts.engine.org_id, [new_id()]), "task_pkey"),
     Case("redrive_many", lambda facts: (facts.now, facts.engine.org_id, [new_id()], [1.0], "a", "b"), "task_pkey"),
+    Case("look_for_notices", lambda facts: (facts.now, 60.0), "notice_untold"),
+    Case("take_notices", lambda facts: (100,), "notice_untold", sorts=False),
+    Case("mark_told", lambda facts: (facts.now, [facts.engine.org_id], [new_id()]), "notice_pkey"),
+    Case("take_calls", lambda facts: (facts.now, 3600.0, 5, 60.0, 20), "notice_uncalled"),
     Case("mark_many", lambda facts: (facts.engine.org_id, [new_id()], "ignored", "a", "b"), "dead_letter_pkey"),
 ]
 JANITOR = [
@@ -250,6 +260,8 @@ APP = [
     Case("list_operations", _operations(None), "operation_pkey", sorts=False),
     Case("list_operations", _operations(True), "operation_unfinished", sorts=False),
     Case("count_operations", lambda facts: (*_operations(True)(facts)[:4], 100), "operation_unfinished"),
+    Case("list_notices", lambda facts: (facts.engine.org_id, None, None, None, 51), "notice_by_age", sorts=False),
+    Case("list_notices", lambda facts: (facts.engine.org_id, "rare", None, None, 51), "notice_by_kind", sorts=False),
     Case("pulse", lambda facts: (facts.engine.org_id, facts.now, "2 hours", 84), "pulse_pkey"),
     Case("worst_endpoints", lambda facts: (facts.engine.org_id, facts.now, "1 day", 2_000, 5), "dead_letter_by_age"),
     Case("worst_endpoints", lambda facts: (facts.engine.org_id, facts.now, "1 day", 2_000, 5), "task_retrying"),
@@ -272,6 +284,7 @@ async def databases(postgres: EmbeddedPostgres, template_database: str) -> Async
             if name == FULL:
                 facts[name] = await _fill(engine, clock)
                 await _as_superuser(postgres, name, ENDED_OPERATIONS)
+                await _as_superuser(postgres, name, TOLD_NOTICES)
                 await _as_superuser(postgres, name, "ANALYZE")
         yield facts
 

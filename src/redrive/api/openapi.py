@@ -53,6 +53,7 @@ TAGS = {
     "orgs": "Tenants and their limits.",
     "session": "Who is asking; signing in and out.",
     "audit": "Who did what to which thing, when, from where and why.",
+    "notices": "What people should hear of: dead letters, endpoints that were disabled.",
     "health": "Whether the process lives, and whether it can accept.",
 }
 

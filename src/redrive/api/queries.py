@@ -133,6 +133,10 @@ class AuditQuery(PageQuery, AuditExportQuery):
     format: Literal["json"] = "json"  # type: ignore[assignment]
 
 
+class NoticesQuery(PageQuery):
+    kind: Text | None = None
+
+
 class BecauseIn(BaseModel):
     """Why a person does this: kept in the audit."""
 

@@ -13,6 +13,7 @@ from redrive.cli import (
     keys,
     login_link,
     migrate,
+    notices,
     operations,
     orgs,
     pausing,
@@ -50,7 +51,7 @@ def redrive(
     """Reliable delivery with retries, dead letters and redrive."""
 
 
-for single in (serve, worker, migrate, check, login_link, send, pausing, stats, audit):
+for single in (serve, worker, migrate, check, login_link, send, pausing, stats, audit, notices):
     single.add_to(app)
 for name, noun in (
     ("dead", dead),

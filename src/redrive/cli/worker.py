@@ -20,6 +20,7 @@ from redrive.settings import Settings, load_settings
 from redrive.store.db import Database
 
 if TYPE_CHECKING:
+    from redrive.destinations.callbacks import Callback
     from redrive.destinations.python import Handler
     from redrive.library import Redrive
 
@@ -33,10 +34,12 @@ def worker(
     options: ServiceOptions,
     app: Annotated[
         str | None,
-        typer.Option("--app", metavar="MODULE:NAME", help="Handlers to run, as in mymodule:app.", show_default=False),
+        typer.Option(
+            "--app", metavar="MODULE:NAME", help="Handlers and callback to run, as in mymodule:app.", show_default=False
+        ),
     ] = None,
 ) -> None:
-    """Run a worker: it delivers webhooks and calls the handlers of --app, until it is stopped. Then it drains."""
+    """Run a worker: it delivers webhooks and calls what --app registered, until it is stopped. Then it drains."""
 
     async def work() -> bool:
         settings = load_settings(
@@ -52,16 +55,20 @@ def worker(
         from redrive.app import run_worker  # brings the whole of Redrive with it
 
         handlers: Mapping[str, Handler] = {}
+        on_dead_letter: Callback | None = None
         if app is not None:
             registered = load_app(app)
-            handlers = registered.handlers
-            if not handlers:
-                raise Refused(f"{app} has no handlers. Register some with @{app.partition(':')[2]}.handler(…).")
+            handlers, on_dead_letter = registered.handlers, registered.dead_letter_callback
+            if not handlers and on_dead_letter is None:
+                name = app.partition(":")[2]
+                raise Refused(
+                    f"{app} has no handlers. Register some with @{name}.handler(…) or @{name}.on_dead_letter."
+                )
             settings = _with_url_of(registered, place, settings)
         async with AsyncExitStack() as stack:
             url = await stack.enter_async_context(reach(settings))
             await _prove_seal(settings, url)
-            await run_worker(settings, url, stop, handlers=handlers)
+            await run_worker(settings, url, stop, handlers=handlers, on_dead_letter=on_dead_letter)
         return True
 
     run_service(work, uvloop.run)

@@ -11,6 +11,7 @@ from uuid import UUID
 
 from redrive.core.breaker import BreakerState
 from redrive.core.decide import Decision
+from redrive.core.notices import Call, Notice
 from redrive.core.outcome import Outcome
 from redrive.core.policy import Policy
 
@@ -405,3 +406,22 @@ class OperationStore(Protocol):
     """Bulk actions, moved on one short transaction at a time by whichever process comes first."""
 
     async def step(self) -> Step: ...
+
+
+class NoticeStore(Protocol):
+    """What people should hear of, and who tells it."""
+
+    async def hand_over(self, limit: int, say: Callable[[Sequence[Notice]], None]) -> int:
+        """Hand the oldest that nobody has told to those who asked for them, and mark them; how many there were.
+
+        `say` is called with them before they are marked.
+        """
+        ...
+
+    async def take_calls(self, *, limit: int, most_calls: int, lease_s: float) -> list[Call]:
+        """Dead letters that a callback is to hear of; for so long nobody else takes them."""
+        ...
+
+    async def end_call(self, notice: Notice, *, again_in_s: float | None) -> None:
+        """None: it needs no other one."""
+        ...

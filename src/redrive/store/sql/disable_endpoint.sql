@@ -1,10 +1,16 @@
--- disable_endpoint: the engine stops an endpoint (its tasks are held as they fall due) and says so in the audit.
+-- disable_endpoint: the engine stops an endpoint (its tasks are held as they fall due), says so in the audit, and has people told.
 -- $1 now, $2 org, $3 endpoint, $4 reason.
 WITH disabled AS (
   UPDATE redrive.endpoint e SET disabled_at = coalesce($1::timestamptz, clock_timestamp()), disabled_reason = $4,
          updated_at = coalesce($1::timestamptz, clock_timestamp())
    WHERE e.org_id = $2 AND e.id = $3 AND e.disabled_at IS NULL AND e.deleted_at IS NULL
-  RETURNING e.org_id, e.id, e.disabled_at)
-INSERT INTO redrive.audit (org_id, id, at, actor, action, subject_kind, subject_id, because)
-SELECT org_id, redrive.uuid7(), disabled_at, 'engine', 'endpoint.disable', 'endpoint', id, $4 FROM disabled
-RETURNING id;
+  RETURNING e.org_id, e.id, e.name, e.disabled_at),
+audited AS (
+  INSERT INTO redrive.audit (org_id, id, at, actor, action, subject_kind, subject_id, because)
+  SELECT org_id, redrive.uuid7(), disabled_at, 'engine', 'endpoint.disable', 'endpoint', id, $4 FROM disabled)
+SELECT d.id, redrive.note(
+         d.org_id, 'endpoint.disabled', 'error', 'endpoint', d.id,
+         format('Endpoint "%s" was disabled: %s What is for it is held. Enable it when it can receive again.', d.name,
+                rtrim(left($4, 500), '. ') || '.'),
+         jsonb_build_object('endpoint_id', d.id, 'endpoint', d.name, 'reason', left($4, 500)), d.disabled_at)
+  FROM disabled d;

@@ -1,0 +1,56 @@
+"""Tells what people should hear of: log lines, and webhooks of the orgs that asked for them.
+
+Run beside each worker. Meets the store through core.ports. Any number may run at once: each takes other notices, and
+whoever is killed with some in hand has told nobody but the log.
+"""
+
+import asyncio
+from collections.abc import Sequence
+
+import structlog
+
+from redrive.core.notices import Notice
+from redrive.core.ports import NoticeStore
+from redrive.engine.settler import brief
+
+LOOK_EVERY_S = 1.0
+BATCH_NOTICES = 100  # in one transaction
+
+log = structlog.get_logger("redrive.herald")
+
+
+class Herald:
+    def __init__(self, store: NoticeStore, *, every_s: float = LOOK_EVERY_S) -> None:
+        self._store = store
+        self._every_s = every_s
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        while True:
+            try:
+                told = await self.look()
+            except Exception as error:  # noqa: BLE001 - the database may be away: the next look may find it again
+                log.warning("notices_failed", error=brief(error), again_in_s=self._every_s)
+                told = 0
+            if told < BATCH_NOTICES:
+                await asyncio.sleep(self._every_s)
+
+    async def look(self) -> int:
+        """Tell what there is, a batch at most; how many that were."""
+        return await self._store.hand_over(BATCH_NOTICES, say)
+
+
+def say(notices: Sequence[Notice]) -> None:
+    """A line for each. A crash before they are marked as told says them twice, never not at all."""
+    for notice in notices:
+        tell = {"error": log.error, "warning": log.warning}.get(notice.severity, log.info)
+        tell(
+            "notice",
+            kind=notice.kind,
+            notice_id=str(notice.id),
+            org_id=str(notice.org_id),
+            org=notice.org,
+            subject_kind=notice.subject_kind,
+            subject_id=str(notice.subject_id) if notice.subject_id else None,
+            text=notice.text,
+        )
