@@ -17,6 +17,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 from uuid import UUID
 
 import structlog
@@ -45,6 +46,7 @@ from redrive.store.db import Database, Pooler, connect
 from redrive.store.endpoint_history import Ledger
 from redrive.store.endpoint_states import BreakerStates
 from redrive.store.endpoints import EndpointTermsBook
+from redrive.store.expiry import Expiry
 from redrive.store.listen import listen
 from redrive.store.migrate import Migration, migrate, require_known, schema_version
 from redrive.store.notices import Notices
@@ -254,13 +256,19 @@ def _janitor(settings: Settings, url: str) -> Janitor:
 async def open_sweeper(
     settings: Settings, url: str, act: Act, *, dry_run: bool = False, clock: Clock | None = None
 ) -> AsyncIterator[Retention]:
-    """What removes by policy, on a connection of its own that is closed behind it."""
-    db = await Database.open(url, role="redrive_janitor", size=1, name="redrive-janitor", pooler=settings.pooler)
-    archive = Archive(settings.archive_dir) if settings.archive_dir is not None else None
+    """What lets die and removes by policy, on connections of its own that are closed behind it: one for each role."""
+    terms: dict[str, Any] = {"size": 1, "name": "redrive-janitor", "pooler": settings.pooler}
+    engine = await Database.open(url, role="redrive_engine", **terms)
     try:
-        yield Retention(db, clock or DatabaseClock(), act, archive=archive, dry_run=dry_run)
+        db = await Database.open(url, role="redrive_janitor", **terms)
+        archive = Archive(settings.archive_dir) if settings.archive_dir is not None else None
+        expiry = Expiry(engine, dry_run=dry_run)
+        try:
+            yield Retention(db, clock or DatabaseClock(), act, archive=archive, expiry=expiry, dry_run=dry_run)
+        finally:
+            await db.close()
     finally:
-        await db.close()
+        await engine.close()
 
 
 @asynccontextmanager

@@ -84,7 +84,7 @@ async def test_it_rests_nine_times_as_long_as_it_works(engine: Engine, monkeypat
     monkeypatch.setattr(retention, "BATCH_EVENTS", 1)
     await acknowledged(engine, 2)
     rests: list[float] = []
-    times = iter([0.0, 0.5, 10.0, 20.0, 30.0])
+    times = iter([-1.0, 0.0, 0.5, 10.0, 20.0, 30.0])  # the first is that of the look at what may expire
 
     async def rest(seconds: float) -> None:
         rests.append(seconds)

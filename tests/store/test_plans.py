@@ -104,6 +104,11 @@ def _failed(facts: Facts) -> Arguments:
     return facts.now, [facts.engine.org_id] * n, tasks, [1] * n, *columns, *rest, new_id()
 
 
+def _expired(facts: Facts) -> Arguments:
+    n = 50
+    return facts.now, facts.engine.org_id, [new_id() for _ in range(n)], [facts.now] * n, ["f"] * n, ["e"] * n
+
+
 def _late(facts: Facts) -> Arguments:
     return facts.now, [facts.engine.org_id], [facts.task_id], [1], ["failed"], [None], [None]
 
@@ -145,6 +150,8 @@ ENGINE = [
     Case("sweep_operation", lambda facts: (facts.engine.org_id, new_id(), 5_000), "operation_item_sent"),
     Case("expedite_many", lambda facts: (facts.now, facts.engine.org_id, [new_id()]), "task_pkey"),
     Case("redrive_many", lambda facts: (facts.now, facts.engine.org_id, [new_id()], [1.0], "a", "b"), "task_pkey"),
+    Case("expire_pick", lambda facts: (*_swept(facts), START, UUID(int=0), 500), "task_open", sorts=False),
+    Case("expire_many", _expired, "task_pkey"),
     Case("look_for_notices", lambda facts: (facts.now, 60.0), "notice_untold"),
     Case("take_notices", lambda facts: (100,), "notice_untold", sorts=False),
     Case("mark_told", lambda facts: (facts.now, [facts.engine.org_id], [new_id()]), "notice_pkey"),
@@ -160,6 +167,7 @@ JANITOR = [
     Case("delete_claims", lambda facts: (facts.engine.org_id, facts.now, 1.0, 500)),
     Case("fold_pulse", lambda facts: (facts.engine.org_id, facts.now, 7200.0, 691200.0, 2_000), "pulse_pkey"),
     Case("forget_history", lambda facts: (facts.now, 1.0, 5_000), "endpoint_history_by_age"),
+    Case("delete_notices", lambda facts: (facts.engine.org_id, facts.now, 1.0, 500), "notice_by_age", sorts=False),
     Case("fold_letter_counts", lambda facts: (facts.engine.org_id, 2_000), "letter_count_in_shards"),
 ]
 

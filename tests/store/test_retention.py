@@ -259,6 +259,7 @@ async def test_a_pass_is_one_entry_in_the_audit_and_an_idle_one_is_none(engine: 
         "payload_bytes": 7,
         "idempotency_keys": 0,
         "operations": 0,
+        "notices": 0,
     }
 
 
@@ -375,6 +376,8 @@ async def test_idempotency_keys_go_after_seven_days(engine: Engine, clock: Manua
         "UPDATE redrive.org SET name = 'x'",
         "INSERT INTO redrive.org (org_id, name) VALUES (gen_random_uuid(), 'x')",
         "UPDATE redrive.dead_letter SET state = 'resolved'",
+        "UPDATE redrive.notice SET told_at = now()",
+        "SELECT * FROM redrive.notice_more",
         "SELECT * FROM redrive.installation",
     ],
 )

@@ -1,4 +1,6 @@
-"""`redrive retention`: remove at once what the policies no longer keep. Workers do so by themselves, every hour."""
+"""`redrive retention`: at once, let die what waited too long and remove what the policies no longer keep. Workers do so
+by themselves, every hour.
+"""
 
 from typing import Annotated
 
@@ -13,16 +15,19 @@ from redrive.store.archive import ArchiveError
 
 app = typer.Typer(no_args_is_help=True, help="Retention: run a pass.")
 
-COLUMNS = ("org", "events", "tasks", "attempts", "dead letters", "payload bytes", "idempotency keys", "operations")
+COLUMNS = (
+    *("org", "events", "tasks", "attempts", "dead letters", "payload bytes", "idempotency keys", "operations"),
+    *("notices", "expired tasks"),
+)
 
 
 @command(app, "run")
 def run_(
     place: Place,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would go, and remove nothing.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would go, and change nothing.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Make one pass over all orgs now, without rests, and show what went."""
+    """Make one pass over all orgs now, without rests, and show what went and how many tasks expired."""
 
     async def work() -> bool:
         from redrive.app import open_sweeper  # brings the whole of Redrive with it: only where it is needed
@@ -50,7 +55,8 @@ def _show(swept: dict[str, Swept], as_json: bool, dry_run: bool) -> None:
         for org, counts in found.items():
             emit({"org": org, "dry_run": dry_run, **counts._asdict()})
         return
-    empty = "There is nothing that the policies do not keep."
+    empty = "There is nothing that the policies do not keep, and nothing that waited too long."
     table([Column(title) for title in COLUMNS], [[org, *counts] for org, counts in found.items()], empty=empty)
     if found:
-        note("Nothing was removed: this was a dry run." if dry_run else "That was removed.")
+        done = "That was removed; tasks that expired are dead letters now."
+        note("Nothing was changed: this was a dry run." if dry_run else done)

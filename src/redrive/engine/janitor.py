@@ -1,4 +1,5 @@
-"""Removes what the policies no longer keep: a pass over all orgs now and then, in small batches, with rests between.
+"""Lets die what waited too long, and removes what the policies no longer keep: a pass over all orgs now and then, in
+small batches, with rests between.
 
 Runs in every worker's process, put together by app; orgs that another worker's janitor has begun with are left to it.
 Meets the store through core.ports only.
@@ -13,6 +14,7 @@ import structlog
 
 from redrive.core.ports import Floor, Sweeper, Swept, SweptOrg
 from redrive.engine.settler import brief
+from redrive.engine.transitions import tell_expired
 
 FIRST_PASS_S = 60.0  # after the start: what waited meanwhile is more urgent
 JITTER = 0.1  # so that workers that were started together do not sweep together
@@ -58,8 +60,29 @@ class Janitor:
             await sweeper.forget_history()
             for org in await sweeper.orgs(rested_s):
                 if await sweeper.begin(org, rested_s):
-                    done[org.name] = await self._sweep_org(sweeper, org)
+                    expired = await self._expire_org(sweeper, org)
+                    done[org.name] = (await self._sweep_org(sweeper, org)).plus(Swept(expired=expired))
         return done
+
+    async def _expire_org(self, sweeper: Sweeper, org: SweptOrg) -> int:
+        expired = 0
+        place: Floor | None = None
+        busy = 0
+        while busy < MAX_BUSY_PAUSES:
+            began = time.monotonic()
+            batch = await sweeper.expire(org, place)
+            if batch is None:
+                busy += 1
+                await asyncio.sleep(BUSY_PAUSE_S)
+                continue
+            expired, place = expired + batch.expired, batch.place
+            tell_expired(batch.tasks)
+            if place is None:
+                break
+            await self._have_rest(began)
+        if expired:
+            log.info("tasks_expired", org_id=str(org.org_id), tasks=expired)
+        return expired
 
     async def _sweep_org(self, sweeper: Sweeper, org: SweptOrg) -> Swept:
         swept = Swept()
@@ -76,10 +99,13 @@ class Janitor:
                 swept, place = swept.plus(batch.swept), batch.place
                 if place is None:
                     break
-                await asyncio.sleep(min(self._rest * (time.monotonic() - began), MAX_REST_S))
+                await self._have_rest(began)
         finally:
             # Also when a batch failed or the worker stops: the batches before it are committed.
             if any(swept):
                 await sweeper.conclude(org, swept)
-                log.info("retention_swept", org_id=str(org.org_id), **swept._asdict())
+                log.info("retention_swept", org_id=str(org.org_id), **swept.removed())
         return swept
+
+    async def _have_rest(self, began: float) -> None:
+        await asyncio.sleep(min(self._rest * (time.monotonic() - began), MAX_REST_S))

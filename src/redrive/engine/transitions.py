@@ -1,4 +1,5 @@
-"""What became of tries, as log lines: one per transition, in the words of events. Called by engine.worker.
+"""What became of tries, as log lines: one per transition, in the words of events. Called by engine.worker, and by
+engine.janitor for what nobody tried any more.
 
 A line of its own for each task that an event fanned out to: `old_status` and `new_status` are where that task takes it.
 No payload, no header and no answer of a receiver comes here; error messages were redacted when they were made.
@@ -9,10 +10,10 @@ from datetime import datetime
 
 import structlog
 
-from redrive.core.decide import Die, RetryIn
+from redrive.core.decide import Die, Reason, RetryIn
 from redrive.core.lifecycle import EventStatus, retry_attempts
 from redrive.core.outcome import Failure, Success
-from redrive.core.ports import Job, Released, Settled
+from redrive.core.ports import ExpiredTask, Job, Released, Settled
 from redrive.observe import lines
 
 log = structlog.get_logger("redrive.worker")
@@ -63,14 +64,28 @@ def tell(result: Settled, max_retries: int | None) -> None:
     _transition(facts, EventStatus.QUEUED)
 
 
-def _facts(job: Job, retries: int) -> Facts:
+def tell_expired(tasks: Sequence[ExpiredTask]) -> None:
+    """Tasks that died while they waited."""
+    for task in tasks:
+        facts = _facts(task, retry_attempts(task.attempts, task.max_retries))
+        log.error(
+            "event_failed",
+            **facts,
+            reason=Reason.EXPIRED.value,
+            failed_at=_iso(task.died_at),
+            last_error=task.message,
+        )
+        _transition(facts, EventStatus.FAILED)
+
+
+def _facts(task: Job | ExpiredTask, retries: int) -> Facts:
     return {
-        "event_id": str(job.event_id),
-        "task": str(job.id),
-        "org_id": str(job.org_id),
-        "attempt": job.attempts + 1,
+        "event_id": str(task.event_id),
+        "task": str(task.id),
+        "org_id": str(task.org_id),
+        "attempt": task.attempts + 1,
         "retry_attempts": retries,
-        "correlation_id": job.correlation_id,
+        "correlation_id": task.correlation_id,
     }
 
 

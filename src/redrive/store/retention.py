@@ -1,4 +1,5 @@
-"""What the janitor does to the database: find what may go, keep it in the archive if there is one, remove it.
+"""What the janitor does to the database: find what may go, keep it in the archive if there is one, remove it. Before
+that, what waited too long dies (store.expiry).
 
 Each batch is a transaction of its own that removes events whole, and speaks as redrive_janitor: a role that may see and
 remove, and nothing else. Called by engine.janitor and by `redrive retention run`, through the port Sweeper.
@@ -8,13 +9,14 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from uuid import UUID
 
-from redrive.core.ports import Batch, Floor, Swept, SweptOrg
+from redrive.core.ports import Batch, Expiries, Floor, Swept, SweptOrg
 from redrive.store import audit
 from redrive.store.archive import Archive
 from redrive.store.audit import Act
 from redrive.store.clock import Clock
 from redrive.store.db import Database, Record, Session
 from redrive.store.endpoint_history import HISTORY_TTL
+from redrive.store.expiry import Expiry
 
 BATCH_EVENTS = 500  # looked at; as many go at most
 CLAIM_TTL_S = 7 * 86_400.0  # idempotency keys of things with ids of their own
@@ -27,20 +29,32 @@ BATCH_MINUTES = 2_000
 BATCH_COUNTS = 2_000  # of causes in shards
 WORKER_TTL_S = 86_400.0
 BATCH_HISTORY = 5_000
+NOTICE_TTL_S = 30 * 86_400.0  # of those that were told
 
 _START = Floor(datetime(1970, 1, 1, tzinfo=UTC), UUID(int=0))
 
 
 class Retention:
-    """core.ports.Sweeper on PostgreSQL. `dry_run`: nothing is written, neither here nor to the archive."""
+    """core.ports.Sweeper on PostgreSQL. `dry_run`: nothing is written, neither here nor to the archive.
+
+    Without `expiry` it removes only.
+    """
 
     def __init__(
-        self, db: Database, clock: Clock, act: Act, *, archive: Archive | None = None, dry_run: bool = False
+        self,
+        db: Database,
+        clock: Clock,
+        act: Act,
+        *,
+        archive: Archive | None = None,
+        expiry: Expiry | None = None,
+        dry_run: bool = False,
     ) -> None:
         self._db = db
         self._clock = clock
         self._act = act
         self._archive = archive
+        self._expiry = expiry
         self._dry_run = dry_run
 
     async def forget_workers(self) -> None:
@@ -58,12 +72,15 @@ class Retention:
 
     async def orgs(self, rested_s: float) -> list[SweptOrg]:
         rows = await self._db.fetch("orgs_to_sweep", self._clock.now(), rested_s)
-        return [SweptOrg(row["org_id"], row["name"], row["now"], row["until"], row["acked_s"]) for row in rows]
+        return [SweptOrg(*(row[name] for name in SweptOrg._fields)) for row in rows]
 
     async def begin(self, org: SweptOrg, rested_s: float) -> bool:
         if self._dry_run:
             return True
         return await self._db.fetchrow("begin_sweep", org.org_id, org.now, rested_s) is not None
+
+    async def expire(self, org: SweptOrg, place: Floor | None) -> Expiries | None:
+        return Expiries(0, [], None) if self._expiry is None else await self._expiry.batch(org, place)
 
     async def batch(self, org: SweptOrg, place: Floor | None) -> Batch | None:
         has_counts = await self._fold_letter_counts(org)
@@ -75,7 +92,9 @@ class Retention:
             swept = await self._remove_claims(session, org, is_first=place is None)
             has_more = swept.idempotency_keys == BATCH_EVENTS and not self._dry_run
             operations, is_last = await self._remove_operations(session, org, is_first=place is None)
-            swept = swept.plus(Swept(operations=operations))
+            notices = await self._remove_notices(session, org, is_first=place is None)
+            swept = swept.plus(Swept(operations=operations, notices=notices))
+            is_last = is_last and (notices < BATCH_EVENTS or self._dry_run)
             has_more = await self._fold_pulse(session, org) or has_counts or has_more or not is_last
             seen = await self._pick(session, org, after)
             picked = [row["id"] for row in seen if row["goes"]]
@@ -89,7 +108,7 @@ class Retention:
         if self._dry_run:
             return
         async with self._db.tenant(org.org_id) as session:
-            await audit.record(session, self._act, "retention.delete", "org", org.org_id, after=swept._asdict())
+            await audit.record(session, self._act, "retention.delete", "org", org.org_id, after=swept.removed())
 
     async def _pick(self, session: Session, org: SweptOrg, after: Floor) -> list[Record]:
         if org.until is None:
@@ -116,6 +135,14 @@ class Retention:
         row = await session.fetchrow("delete_operations", *terms, BATCH_ITEMS, BATCH_OPERATIONS)
         assert row is not None
         return row["operations"], not (row["operations"] or row["items"])
+
+    async def _remove_notices(self, session: Session, org: SweptOrg, *, is_first: bool) -> int:
+        terms = (org.org_id, org.now, NOTICE_TTL_S)
+        if not self._dry_run:
+            row = await session.fetchrow("delete_notices", *terms, BATCH_EVENTS)
+        else:
+            row = await session.fetchrow("count_old_notices", *terms) if is_first else None
+        return row["n"] if row else 0
 
     async def _fold_pulse(self, session: Session, org: SweptOrg) -> bool:
         """Whether there may be more to fold. Nothing is removed by it that anybody would miss: it is told nowhere."""

@@ -22,7 +22,7 @@ router = APIRouter(prefix="/v1/notices", tags=["notices"], dependencies=SCHEMES)
 
 @router.get("", responses=shows(Page[Notice]))
 async def list_notices(query: Annotated[NoticesQuery, Query()], caller: Reader, context: Context) -> Response:
-    """Newest first. They are never counted (`total_count` is null)."""
+    """Newest first; kept for 30 days. They are never counted (`total_count` is null)."""
     place = ListPlace("notices", caller.org_id, query.filters())
     after = context.cursors.read(place, query.cursor)
     async with context.tenant(caller) as session:

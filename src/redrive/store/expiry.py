@@ -1,0 +1,54 @@
+"""Tasks that wait longer than their policy allows die, also where nobody would ever try them.
+
+A step of the janitor's pass, under the same leadership, but as the engine: the janitor's own role removes, and lets
+nothing die. Called by store.retention.
+"""
+
+from datetime import UTC, datetime
+from uuid import UUID
+
+from redrive.core.expiry import why_expired
+from redrive.core.fingerprint import fingerprint
+from redrive.core.outcome import Category
+from redrive.core.ports import ExpiredTask, Expiries, Floor, SweptOrg
+from redrive.store.db import Database, Record
+
+BATCH_TASKS = 500  # looked at; as many die at most, but for the other tasks of the last one's event
+
+_START = Floor(datetime(1970, 1, 1, tzinfo=UTC), UUID(int=0))
+
+
+class Expiry:
+    """`dry_run`: nothing is written."""
+
+    def __init__(self, engine: Database, *, dry_run: bool = False) -> None:
+        self._engine = engine
+        self._dry_run = dry_run
+
+    async def batch(self, org: SweptOrg, place: Floor | None) -> Expiries | None:
+        """None: another janitor is at work at this moment."""
+        if org.aged_until is None:
+            return Expiries(0, [], None)
+        after = place or _START
+        async with self._engine.transaction() as session:
+            leads = await session.fetchrow("lead_sweep")
+            if leads is None or not leads["ours"]:
+                return None
+            seen = await session.fetch(
+                "expire_pick", org.org_id, org.now, org.aged_until, after.due_at, after.task_id, BATCH_TASKS
+            )
+            old = [row for row in seen if row["expired"]]
+            died: list[Record] = []
+            if old and not self._dry_run:
+                died = await session.fetch("expire_many", org.now, org.org_id, *zip(*map(_death, old), strict=True))
+        end = Floor(seen[-1]["received_at"], seen[-1]["event_id"]) if len(seen) >= BATCH_TASKS else None
+        return Expiries(len(old) if self._dry_run else len(died), [_expired(row) for row in died], end)
+
+
+def _death(row: Record) -> tuple[UUID, datetime, str, str]:
+    message = why_expired(row["max_age_s"], row["tries"])
+    return row["id"], row["begun_at"], fingerprint(row["kind"], row["place"], Category.TIMEOUT, message), message
+
+
+def _expired(row: Record) -> ExpiredTask:
+    return ExpiredTask(*(row[name] for name in ExpiredTask._fields))

@@ -1,0 +1,33 @@
+-- expire_many: tasks that waited too long die, as they would where a worker met them. What somebody has in hand, or has taken up or
+-- redriven since it was picked, is left alone. $1 now, $2 org, $3 tasks, $4 when their generations began, $5 fingerprints, $6 errors.
+WITH chosen AS MATERIALIZED (
+  SELECT t.org_id, t.id, g.fingerprint, g.message
+    FROM unnest($3::uuid[], $4::timestamptz[], $5::text[], $6::text[]) AS g(id, begun_at, fingerprint, message)
+    JOIN redrive.task t ON t.org_id = $2 AND t.id = g.id
+   WHERE t.state = 'waiting' AND t.begun_at = g.begun_at
+     FOR UPDATE OF t SKIP LOCKED),
+died AS (
+  UPDATE redrive.task t SET state = 'dead', reason = 'expired', due_at = 'infinity', expedited = false, updated_at = $1::timestamptz
+    FROM chosen c
+   WHERE t.org_id = c.org_id AND t.id = c.id
+  RETURNING t.*, c.fingerprint, c.message),
+letter AS (
+  INSERT INTO redrive.dead_letter AS d (org_id, task_id, state, kind, event_id, endpoint_id, event_type, external_system,
+                                        reason, category, fingerprint, error_message, config, first_failed_at,
+                                        failed_at, generation, created_at, updated_at, closed_at, closed_by,
+                                        closed_because)
+  SELECT org_id, id, CASE WHEN is_test THEN 'ignored' ELSE 'open' END, kind, event_id, endpoint_id, event_type,
+         external_system, reason, 'timeout', fingerprint, message, redrive.config_of(org_id, endpoint_id),
+         first_failed_at, updated_at, generation, updated_at, updated_at,
+         CASE WHEN is_test THEN updated_at END, CASE WHEN is_test THEN 'engine' END, CASE WHEN is_test THEN 'it was a test' END
+    FROM died
+  ON CONFLICT (org_id, task_id) DO UPDATE SET
+         state = 'open', reason = excluded.reason, category = excluded.category, fingerprint = excluded.fingerprint,
+         error_message = excluded.error_message, config = excluded.config, failed_at = excluded.failed_at,
+         generation = excluded.generation, created_at = excluded.created_at, updated_at = excluded.updated_at,
+         replay_outcome = 'failed')
+SELECT d.org_id, d.id, d.event_id, d.attempts, d.updated_at AS died_at, d.message, e.correlation_id,
+       (p.spec ->> 'max_retries')::integer AS max_retries
+  FROM died d
+  JOIN redrive.event e ON e.org_id = d.org_id AND e.id = d.event_id
+  JOIN redrive.policy p ON p.org_id = d.org_id AND p.id = d.policy_id;
