@@ -30,8 +30,8 @@ from redrive.destinations.callbacks import Callback, awaitable
 from redrive.destinations.client import Client
 from redrive.destinations.http import HttpDestination
 from redrive.destinations.python import Handler, HandlerDestination
-from redrive.engine.health import HealthBook
 from redrive.engine.callbacks import Callbacks
+from redrive.engine.health import HealthBook
 from redrive.engine.heartbeat import Heartbeat
 from redrive.engine.herald import Herald
 from redrive.engine.janitor import Janitor
