@@ -189,10 +189,10 @@ async def test_an_endpoint_that_hangs_does_not_delay_another(api: Remote, receiv
     healthy = await api.endpoint(receiver.url_of("/healthy"))
     receiver.hold(lambda request: request.path == "/hangs")
     stuck = await api.batch(hanging["id"], 150)
-    await receiver.wait_for(150, within_s=30)
+    await receiver.wait_for(50, within_s=30)
     for event_id in await api.batch(healthy["id"], 20):
         await api.delivered(event_id)
-    assert receiver.held == 150
+    assert 50 <= receiver.held < 150
     assert {(await api.status(event_id))["status"] for event_id in stuck[:10]} == {"queued"}
     receiver.release()
     for event_id in stuck:

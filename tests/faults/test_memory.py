@@ -19,14 +19,15 @@ API_GROWTH_MB = 15
 
 async def test_a_worker_with_500_deliveries_in_flight_stays_small(database_url: str) -> None:
     async with AsyncExitStack() as stack, installation(database_url) as redrive:
-        # Three places: one alone may not take all connections.
+        # Many endpoints at three places: none may take all the room, nor one place all connections.
         receivers = [await stack.enter_async_context(open_holding()) for _ in range(3)]
         running = await stack.enter_async_context(worker(database_url, "--concurrency", "500"))
         accepted: list[str] = []
         for receiver in receivers:
             receiver.hold()
-            endpoint = await redrive.api.endpoint(receiver.url)
-            accepted += await redrive.api.batch(endpoint["id"], 200, {"text": "x" * 500})
+        for n in range(60):
+            endpoint = await redrive.api.endpoint(receivers[n % 3].url)
+            accepted += await redrive.api.batch(endpoint["id"], 10, {"text": "x" * 500})
         await until(
             lambda: sum(receiver.held for receiver in receivers) == 500,
             why=lambda: [receiver.held for receiver in receivers],
