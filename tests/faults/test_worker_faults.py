@@ -110,9 +110,9 @@ async def test_two_workers_share_the_work_and_never_hold_a_task_together(
         receiver.hold()
         async with worker(logins[0], "--concurrency", "50"), worker(logins[1], "--concurrency", "50"):
             ids = [id for _ in range(4) for id in await redrive.api.batch(endpoint["id"], 500)]
-            # Of an endpoint that does not answer, a worker has a quarter of its room in flight at most.
-            await until(lambda: receiver.held == 24, why=lambda: receiver.held)
-            assert sorted((await counts(database_url, _LEASES)).values()) == [12, 12]
+            # Of an endpoint that does not answer, a worker has a fifth of its room in flight at most.
+            await until(lambda: receiver.held == 20, why=lambda: receiver.held)
+            assert sorted((await counts(database_url, _LEASES)).values()) == [10, 10]
             receiver.release()
             await until(lambda: len(receiver.requests) >= 2_000, within_s=60, why=lambda: len(receiver.requests))
             await all_succeed(database_url)

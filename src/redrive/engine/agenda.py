@@ -129,7 +129,7 @@ class Agenda:
         turns = self._turns(at, free, hurry)
         if not turns:
             return []
-        rooms = self._share_out(turns, limit)
+        rooms = self._share_out(turns, free, limit)
         asks: list[Ask] = []
         for outlet, room in rooms.items():
             for is_retry, most in enumerate(outlet.split(at, room)):
@@ -169,7 +169,9 @@ class Agenda:
             outlet.paced_until = until
             self._arrange(outlet, at)
 
-    def _share_out(self, turns: Mapping[UUID, Sequence[tuple[Outlet, int]]], limit: int) -> dict[Outlet, int]:
+    def _share_out(
+        self, turns: Mapping[UUID, Sequence[tuple[Outlet, int]]], free: int, limit: int
+    ) -> dict[Outlet, int]:
         """Each org the same, within it each place the same; what one does not need goes to those that do."""
         granted: dict[Outlet, int] = {}
         left = limit
@@ -177,13 +179,15 @@ class Agenda:
         for outlets in turns.values():
             share = max(1, per_org // len(outlets))
             for outlet, room in outlets:
-                granted[outlet] = min(room, share, left)
+                granted[outlet] = max(0, min(room, share, left, outlet.slots(free)))
                 left -= granted[outlet]
+                free -= granted[outlet]
         for outlets in turns.values():
             for outlet, room in outlets:
-                more = min(room - granted[outlet], left)
+                more = max(0, min(room - granted[outlet], left, outlet.slots(free, granted[outlet])))
                 granted[outlet] += more
                 left -= more
+                free -= more
         return granted
 
     # -- what came of it -------------------------------------------------------------------------------------------

@@ -25,7 +25,9 @@ from redrive.core.breaker import (
 from redrive.core.ports import Floor, Owned, Place
 
 SLOW_S = 1.0  # an endpoint whose tries take longer on average, or of which nothing is known yet, counts as slow
-SLOW_PART = 0.25  # of the room that is free, so much may be in flight to a slow endpoint; to a quick one all of it
+# What may be in flight to one place, of the room that it has and that is free: so there is always some left for others.
+SLOW_PART = 0.2
+QUICK_PART = 0.5
 FEW = 4  # at least so many, where there is room at all
 WORTH_A_CLAIM = 4  # a place is asked when a quarter of its room is free: claims stay large
 LEARNED = 0.1  # of each try's time
@@ -116,14 +118,13 @@ class Outlet:
 
     def is_crowded(self, free: int) -> bool:
         """No place is free, or so few that a claim for them is not worth it yet."""
-        places = self.places(free)
-        return (places - self.in_flight) * WORTH_A_CLAIM < places
+        return self.slots(free) * WORTH_A_CLAIM < self.places(free)
 
     def room(self, at: float, free: int) -> int:
         """How many tries may begin now, of `free` in all."""
         if isinstance(self.breaker, Open):
             return 0
-        room = self.places(free) - self.in_flight
+        room = self.slots(free)
         if isinstance(self.breaker, Ramping) and self.ramp is not None:
             rate = ramp_rate(self._rules, at - self.breaker.since)
             if rate is not None:
@@ -137,10 +138,15 @@ class Outlet:
 
     def places(self, free: int) -> int:
         """How many tries may be in flight."""
-        fair = free if self.took_s < SLOW_S else max(int(free * SLOW_PART), min(free, FEW))
+        reach = self.in_flight + free
+        fair = max(int(reach * (QUICK_PART if self.took_s < SLOW_S else SLOW_PART)), min(reach, FEW))
         if isinstance(self.breaker, Probing):
             return 1
         return fair if self.max_in_flight is None else min(fair, self.max_in_flight)
+
+    def slots(self, free: int, granted: int = 0) -> int:
+        """How many more may be in flight than there are and were granted just now."""
+        return self.places(free + granted) - self.in_flight - granted
 
     def split(self, at: float, room: int) -> tuple[int, int]:
         """Of the room: how many first tries and how many retries."""

@@ -1,0 +1,247 @@
+"""Whose turn it is: claims go round orgs and places, and no place takes more than its limits and its share allow."""
+
+from collections import Counter
+from datetime import UTC, datetime, timedelta
+from uuid import UUID
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from redrive.core.breaker import CLOSED, DEFAULT_RULES, BreakerRules, Open, Probing, Ramping
+from redrive.core.ports import HTTP_QUEUE, Ask, Claim, Owned, Place, Stream, Survey
+from redrive.engine.agenda import MAX_ASKS, NOT_OURS_S, Agenda
+from redrive.engine.outlet import SLOW_S, Outlet
+
+NOW = datetime(2031, 5, 4, 12, 0, tzinfo=UTC)
+AT = 1_000.0
+
+
+def place(org: int, endpoint: int) -> Place:
+    return Place(HTTP_QUEUE, UUID(int=org), UUID(int=1_000 * org + endpoint))
+
+
+def agenda_of(due: dict[Place, float], *, retries: dict[Place, float] | None = None) -> Agenda:
+    """An agenda after a survey: something is due in so many seconds at each place."""
+    agenda = Agenda(DEFAULT_RULES)
+    firsts = {Stream(where, False): NOW + timedelta(seconds=s) for where, s in due.items()}
+    again = {Stream(where, True): NOW + timedelta(seconds=s) for where, s in (retries or {}).items()}
+    agenda.learn(Survey(NOW, firsts | again), AT)
+    return agenda
+
+
+def asked(asks: list[Ask]) -> dict[Place, int]:
+    total: Counter[Place] = Counter()
+    for ask in asks:
+        total[ask.stream.place] += ask.most
+    return dict(total)
+
+
+def begin(agenda: Agenda, asks: list[Ask], at: float = AT) -> None:
+    """As if the claim had found as many as were asked for."""
+    for ask in asks:
+        began = (0, ask.most) if ask.stream.is_retry else (ask.most, 0)
+        agenda.outlet(ask.stream.place, at).began(at, *began)
+
+
+def owned(where: Place, **terms: object) -> Owned:
+    given = {"max_in_flight": None, "rate_per_s": None, "breaker": "closed", "breaker_since": None, "probe_at": None}
+    return Owned(where, **{**given, **terms}, opens=0, now=NOW)  # type: ignore[arg-type]
+
+
+def test_each_org_has_the_same_share_however_many_endpoints_it_has() -> None:
+    many = {place(1, n): 0.0 for n in range(20)}
+    asks = agenda_of(many | {place(2, 0): 0.0}).asks(AT, 400, 40)
+    by_org = Counter({UUID(int=1): 0, UUID(int=2): 0})
+    for where, most in asked(asks).items():
+        by_org[where.org_id] += most
+    assert by_org == {UUID(int=1): 20, UUID(int=2): 20}
+
+
+def test_what_one_does_not_need_goes_to_those_that_do() -> None:
+    agenda = agenda_of({place(1, 1): 0.0, place(2, 1): 0.0})
+    agenda.outlet(place(2, 1), AT).max_in_flight = 3
+    assert asked(agenda.asks(AT, 1_000, 100)) == {place(1, 1): 97, place(2, 1): 3}
+
+
+def test_more_places_than_a_claim_asks_have_their_turn_one_after_the_other() -> None:
+    places = {place(1, n): 0.0 for n in range(3 * MAX_ASKS)}
+    agenda = agenda_of(places)
+    turns = [set(asked(agenda.asks(AT, 10_000, 400))) for _ in range(3)]
+    assert [len(turn) for turn in turns] == [MAX_ASKS] * 3
+    assert turns[0] | turns[1] | turns[2] == set(places)
+
+
+def test_what_falls_due_later_is_asked_for_then() -> None:
+    agenda = agenda_of({place(1, 1): 5.0})
+    assert agenda.asks(AT, 400, 100) == []
+    assert agenda.next_at(AT) == AT + 5
+    assert set(asked(agenda.asks(AT + 5, 400, 100))) == {place(1, 1)}
+
+
+def test_a_slow_or_unknown_place_gets_a_fifth_of_the_room_and_a_quick_one_half_of_it() -> None:
+    agenda = agenda_of({place(1, 1): 0.0})
+    assert asked(agenda.asks(AT, 400, 400)) == {place(1, 1): 80}
+    agenda.outlet(place(1, 1), AT).took_s = SLOW_S / 2
+    assert asked(agenda.asks(AT, 400, 400)) == {place(1, 1): 200}
+
+
+def test_places_that_hang_never_take_the_last_of_the_room() -> None:
+    places = {place(org, n): 0.0 for org in range(1, 6) for n in range(4)}
+    agenda = agenda_of(places)
+    free = 500
+    for _ in range(50):
+        asks = agenda.asks(AT, free, 400, hurry=True)
+        begin(agenda, asks)
+        free -= sum(ask.most for ask in asks)
+    assert 500 / (4 + len(places)) - 1 <= free
+    assert asked(agenda.asks(AT, free, 400)) == {}
+    agenda.tell(Stream(place(9, 9), False), AT, AT)
+    assert asked(agenda.asks(AT, free, 400))[place(9, 9)] >= 4
+
+
+def test_small_claims_wait_for_more_room_unless_there_is_a_hurry() -> None:
+    agenda = agenda_of({place(1, 1): 0.0})
+    outlet = agenda.outlet(place(1, 1), AT)
+    outlet.took_s, outlet.in_flight = 0.01, 90
+    assert agenda.asks(AT, 110, 100) == []
+    assert agenda.is_short_of_room
+    assert asked(agenda.asks(AT, 110, 100, hurry=True)) == {place(1, 1): 10}
+
+
+def test_first_tries_and_retries_share_the_room_of_a_place() -> None:
+    agenda = agenda_of({place(1, 1): 0.0}, retries={place(1, 1): 0.0})
+    asks = agenda.asks(AT, 1_000, 100)
+    assert {ask.stream.is_retry: ask.most for ask in asks} == {False: 50, True: 50}
+
+
+def test_an_emptied_stream_is_asked_again_when_something_is_told() -> None:
+    agenda = agenda_of({place(1, 1): 0.0})
+    asks = agenda.asks(AT, 400, 100)
+    agenda.note_claim(asks, Claim([], 0, {}), AT)
+    assert agenda.asks(AT, 400, 100) == []
+    assert agenda.is_unsure
+    agenda.tell(Stream(place(1, 1), True), AT, AT + 2)
+    assert agenda.next_at(AT) == AT + 2
+
+
+def test_a_barred_place_is_to_be_owned_and_then_its_limits_hold() -> None:
+    where = place(1, 1)
+    agenda = agenda_of({where: 0.0})
+    asks = agenda.asks(AT, 400, 100)
+    agenda.note_claim(asks, Claim([], 0, {}, frozenset([where])), AT)
+    assert agenda.asks(AT, 400, 100) == []
+    assert agenda.to_own(AT) == [where]
+    agenda.note_owned([where], [owned(where, max_in_flight=2)], AT)
+    asks = agenda.asks(AT, 400, 100)
+    assert asked(asks) == {where: 2}
+    begin(agenda, asks)
+    assert agenda.asks(AT, 400, 100, hurry=True) == []
+    agenda.outlet(where, AT).ended(0.1)
+    assert asked(agenda.asks(AT, 400, 100)) == {where: 1}
+
+
+def test_a_place_that_another_worker_has_is_looked_at_again_later() -> None:
+    where = place(1, 1)
+    agenda = agenda_of({where: 0.0})
+    agenda.outlet(where, AT).counted = True
+    agenda.note_owned([where], [], AT)
+    assert agenda.to_own(AT) == []
+    assert agenda.next_at(AT) == AT + NOT_OURS_S
+    assert agenda.to_own(AT + NOT_OURS_S) == [where]
+
+
+def test_a_rate_lets_through_what_it_says_and_tells_when_to_ask_again() -> None:
+    where = place(1, 1)
+    agenda = agenda_of({where: 0.0})
+    agenda.note_owned([where], [owned(where, rate_per_s=4.0)], AT)
+    began, at = 0, AT
+    while at < AT + 2:
+        asks = agenda.asks(at, 400, 100, hurry=True)
+        begin(agenda, asks, at)
+        began += sum(ask.most for ask in asks)
+        upcoming = agenda.next_at(at)
+        assert upcoming is not None
+        at = max(upcoming, at + 0.001)
+        agenda.note_owned([where], [owned(where, rate_per_s=4.0)], at)
+    assert 8 <= began <= 9
+
+
+def test_an_open_breaker_lets_nothing_through_before_its_probe() -> None:
+    where = place(1, 1)
+    agenda = agenda_of({where: 0.0})
+    outlet = agenda.outlet(where, AT)
+    probe_at = NOW + timedelta(seconds=7)
+    agenda.note_owned([where], [owned(where, breaker="open", breaker_since=NOW, probe_at=probe_at)], AT)
+    assert outlet.breaker == Open(0, AT + 7)
+    assert agenda.asks(AT, 400, 100, hurry=True) == []
+    assert agenda.next_at(AT) == AT + 7
+    outlet.set_breaker(Probing(1), AT + 7)
+    outlet.owned_until = AT + 100
+    agenda.arrange(outlet, AT + 7)
+    assert asked(agenda.asks(AT + 7, 400, 100)) == {where: 1}
+
+
+def test_a_ramp_lets_more_and_more_through() -> None:
+    outlet = Outlet(place(1, 1), DEFAULT_RULES, AT)
+    outlet.took_s = 0.01
+    outlet.set_breaker(Ramping(1, AT), AT)
+    rates = []
+    for second in range(4):
+        began = 0
+        for step in range(1_000):
+            at = AT + 3 * second + step / 1_000
+            room = outlet.room(at, 400)
+            outlet.began(at, room, 0)
+            outlet.in_flight = 0
+            began += room
+        rates.append(began)
+    assert rates == sorted(rates)
+    assert 10 <= rates[0] <= 15
+    assert 7 <= rates[3] / rates[0] <= 9
+
+
+def test_the_retries_of_an_unhealthy_endpoint_have_a_budget_until_it_answers() -> None:
+    rules = BreakerRules(min_tries=5, min_span_s=0, retry_floor_per_s=1, failure_rate=1)
+    outlet = Outlet(place(1, 1), rules, AT)
+    outlet.took_s = 0.01
+    for n in range(10):
+        outlet.succeeded() if n % 2 else outlet.failed(AT)
+    outlet.look_after_budget(AT)
+    outlet.tell(True, AT)
+    assert outlet.room(AT, 400) == 1  # the trickle
+    outlet.began(AT, 0, 1)
+    outlet.ended(0.01)
+    assert outlet.room(AT, 400) == 0
+    assert outlet.held_back_until(AT) is not None
+    outlet.succeeded()
+    assert outlet.room(AT, 400) == 2
+    outlet.tell(False, AT)
+    assert outlet.split(AT, outlet.room(AT, 400)) == (198, 2)
+    outlet.set_breaker(CLOSED, AT)
+    outlet.look_after_budget(AT)
+    assert outlet.budget is None
+
+
+@given(
+    limits=st.lists(st.one_of(st.none(), st.integers(1, 50)), min_size=1, max_size=30),
+    orgs=st.integers(1, 5),
+    free=st.integers(0, 500),
+    limit=st.integers(1, 400),
+    rounds=st.integers(1, 4),
+)
+def test_no_claim_asks_for_more_than_there_is_room_for(
+    limits: list[int | None], orgs: int, free: int, limit: int, rounds: int
+) -> None:
+    places = [place(1 + n % orgs, n) for n in range(len(limits))]
+    agenda = agenda_of(dict.fromkeys(places, 0.0))
+    for where, most in zip(places, limits, strict=True):
+        agenda.outlet(where, AT).max_in_flight = most
+    for _ in range(rounds):
+        asks = agenda.asks(AT, free, min(limit, max(free, 1)), hurry=True)
+        total = sum(ask.most for ask in asks)
+        assert all(ask.most > 0 for ask in asks)
+        assert total <= min(limit, free)
+        begin(agenda, asks)
+        free -= total
+        for where, most in zip(places, limits, strict=True):
+            assert most is None or agenda.outlet(where, AT).in_flight <= most

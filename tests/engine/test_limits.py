@@ -1,0 +1,178 @@
+"""Limits and breakers of endpoints, with real deliveries: exact, whoever works, and no attempt spent by waiting."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from uuid import UUID
+
+import pytest_asyncio
+
+from redrive.core.breaker import BreakerRules
+from redrive.store.check import check
+from redrive.store.orgs import new_id
+from support.engine import Engine, ManualClock, until
+from support.receiver import Answer, Received, Receiver, open_receiver
+
+ALL_DONE = "SELECT count(*) > 0 AND bool_and(state = 'succeeded') FROM redrive.task"
+HASTY = BreakerRules(min_tries=5, min_span_s=0, first_wait_s=0.3, most_wait_s=1, ramp_s=1, ramp_doubling_s=0.2)
+
+
+class Watcher:
+    """How many requests a receiver has at once, at most."""
+
+    def __init__(self, receiver: Receiver, takes_s: float = 0.02) -> None:
+        self.now = self.most = 0
+        self.takes_s = takes_s
+        self.times: list[float] = []
+        receiver.usual = self._answer
+
+    def _answer(self, request: Received) -> Answer:
+        self.times.append(asyncio.get_running_loop().time())
+        self.now += 1
+        self.most = max(self.most, self.now)
+        asyncio.get_running_loop().call_later(self.takes_s, self._ended)
+        return Answer(200, after_s=self.takes_s)
+
+    def _ended(self) -> None:
+        self.now -= 1
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def receiver() -> AsyncIterator[Receiver]:
+    async with open_receiver() as receiver:
+        yield receiver
+
+
+async def test_no_more_than_max_in_flight_at_once_with_two_workers(live: Engine, receiver: Receiver) -> None:
+    watcher = Watcher(receiver)
+    await live.endpoint(url=receiver.url, max_in_flight=3)
+    await live.accept_many(60)
+    async with live.worker() as one, live.worker() as other, live.running(one), live.running(other):
+        await live.until(ALL_DONE)
+    assert watcher.most == 3
+    assert len(receiver.requests) == 60
+
+
+async def test_a_rate_is_kept_by_all_workers_together(live: Engine, receiver: Receiver) -> None:
+    watcher = Watcher(receiver, takes_s=0)
+    await live.endpoint(url=receiver.url, rate_per_s=50)
+    await live.accept_many(60)
+    async with live.worker() as one, live.worker() as other, live.running(one), live.running(other):
+        await live.until(ALL_DONE)
+    for begin in watcher.times:
+        within = [at for at in watcher.times if begin <= at < begin + 0.5]
+        assert len(within) <= 50 * 0.5 + 5 + 2  # what it lets through, what it may do at once, and the clocks' doubt
+
+
+async def test_a_limited_endpoint_goes_on_when_its_worker_stops(live: Engine, receiver: Receiver) -> None:
+    Watcher(receiver)
+    await live.endpoint(url=receiver.url, max_in_flight=1)
+    await live.accept_many(10)
+    async with live.worker() as one, live.running(one) as stop:
+        await receiver.wait_for(3)
+        await stop()
+    owned = await live.sql.fetchval("SELECT count(*) FROM redrive.endpoint_state WHERE worker_id IS NOT NULL")
+    assert owned == 0
+    async with live.worker() as other, live.running(other):
+        await live.until(ALL_DONE)
+
+
+async def test_an_owner_that_died_keeps_an_endpoint_until_its_leases_end_and_no_longer(
+    engine: Engine, clock: ManualClock, receiver: Receiver
+) -> None:
+    """Its tries may be under way: until then nobody else begins, so that the limit holds."""
+    endpoint_id = await engine.endpoint(url=receiver.url, max_in_flight=1, timeout_s=1)
+    await engine.accept_many(3)
+    place = engine.first_tries(endpoint_id).place
+    owner = new_id()
+    assert [one.max_in_flight for one in await engine.tasks.own([place], owner, 10)] == [1]
+    assert len(await engine.claim(1, worker_id=owner, margin_s=20.0)) == 1
+    clock.advance(20)
+    assert await engine.tasks.own([place], new_id(), 10) == []
+    assert await engine.claim() == []
+    clock.advance(2)
+    await engine.run_until_idle()
+    assert await engine.sql.fetchval(ALL_DONE)
+
+
+async def test_a_limit_that_is_taken_away_holds_nobody_any_more(live: Engine, receiver: Receiver) -> None:
+    watcher = Watcher(receiver, takes_s=0.05)
+    endpoint_id = await live.endpoint(url=receiver.url, max_in_flight=1)
+    await live.accept_many(5)
+    async with live.worker() as worker, live.running(worker):
+        await live.until(ALL_DONE)
+        assert watcher.most == 1
+        await live.change_endpoint(endpoint_id, max_in_flight=None)
+        await live.accept_many(60)
+        await until(lambda: _true(watcher.most > 5))
+        await live.until(ALL_DONE)
+
+
+async def test_a_breaker_holds_what_waits_probes_and_lets_it_go_without_spending_attempts(
+    live: Engine, receiver: Receiver
+) -> None:
+    up = False
+    receiver.usual = lambda _request: Answer(200 if up else 503)
+    await live.policy("patient", kind="list", delays_s=[0.05], max_retries=1_000)
+    endpoint_id = await live.endpoint(url=receiver.url, policy="patient", max_in_flight=5)
+    await live.accept_many(100)
+    state = "SELECT breaker FROM redrive.endpoint_state WHERE endpoint_id = $1"
+    async with live.worker(rules=HASTY) as worker, live.running(worker):
+        await live.until(f"SELECT ({state}) = 'open'", endpoint_id)
+        tried = await live.sql.fetchval("SELECT count(*) FROM redrive.task WHERE attempts > 0")
+        assert tried < 100  # the others were not beaten on
+        await live.until("SELECT opens > 1 FROM redrive.endpoint_state WHERE endpoint_id = $1", endpoint_id)
+        before = len(receiver.requests)
+        up = True
+        await live.until(ALL_DONE, within_s=20)
+        await live.until(f"SELECT ({state}) = 'closed'", endpoint_id)
+    untouched = await live.sql.fetchval("SELECT count(*) FROM redrive.task WHERE attempts = 1")
+    assert untouched >= 100 - tried - before
+    actions = await live.counts("SELECT action, count(*) FROM redrive.audit WHERE action LIKE '%breaker%' GROUP BY 1")
+    assert actions["endpoint.breaker_open"] >= 1
+    assert actions["endpoint.breaker_close"] >= 1
+    assert (await check(live.url)).clean
+
+
+async def test_an_open_breaker_of_one_endpoint_delays_no_other(live: Engine, receiver: Receiver) -> None:
+    receiver.usual = lambda request: Answer(503 if request.path == "/down" else 200)
+    await live.policy("patient", kind="list", delays_s=[0.05], max_retries=1_000)
+    down = await live.endpoint("down", receiver.url_of("/down"), event_types=("down",), policy="patient")
+    await live.endpoint("up", receiver.url_of("/up"), event_types=("up",))
+    await live.accept_many(50, event_type="down")
+    async with live.worker(rules=HASTY) as worker, live.running(worker):
+        await live.until("SELECT breaker = 'open' FROM redrive.endpoint_state WHERE endpoint_id = $1", down)
+        for _ in range(5):
+            event_id = await live.accept("up")
+            worker.wake()
+            await live.until("SELECT state = 'succeeded' FROM redrive.task WHERE event_id = $1", event_id, within_s=2)
+
+
+async def test_an_ordered_endpoint_gets_its_messages_one_after_the_other(live: Engine, receiver: Receiver) -> None:
+    watcher = Watcher(receiver, takes_s=0.005)
+    await live.endpoint(url=receiver.url, ordered=True)
+    events = await live.accept_many(40)
+    async with live.worker() as one, live.worker() as other, live.running(one), live.running(other):
+        await live.until(ALL_DONE)
+    assert watcher.most == 1
+    assert [request.headers["webhook-id"] for request in receiver.requests] == [str(id) for id in events]
+
+
+async def test_a_head_that_fails_blocks_its_lane_no_longer_than_it_may_and_the_next_tells_of_the_gap(
+    live: Engine, receiver: Receiver
+) -> None:
+    events: list[UUID] = []
+    receiver.usual = lambda request: Answer(503 if request.headers["webhook-id"] == str(events[0]) else 200)
+    await live.policy("patient", kind="list", delays_s=[0.3], max_retries=1_000)
+    await live.endpoint(url=receiver.url, policy="patient", ordered=True, max_block_s=1.0)
+    events += await live.accept_many(3)
+    async with live.worker() as worker, live.running(worker):
+        await live.until("SELECT count(*) = 2 FROM redrive.task WHERE state = 'succeeded'")
+    head = await live.task_of(events[0])
+    assert (head["state"], head["reason"]) == ("dead", "expired")
+    assert 3 <= head["attempts"] <= 5
+    delivered = [request for request in receiver.requests if request.headers["webhook-id"] != str(events[0])]
+    assert [request.headers.get("redrive-gap") for request in delivered] == ["1", None]
+
+
+async def _true(fact: bool) -> bool:
+    return fact
