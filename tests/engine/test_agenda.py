@@ -78,11 +78,11 @@ def test_what_falls_due_later_is_asked_for_then() -> None:
     assert set(asked(agenda.asks(AT + 5, 400, 100))) == {place(1, 1)}
 
 
-def test_a_slow_or_unknown_place_gets_a_fifth_of_the_room_and_a_quick_one_half_of_it() -> None:
+def test_a_slow_or_unknown_place_gets_a_fifth_of_the_room_and_a_quick_one_three() -> None:
     agenda = agenda_of({place(1, 1): 0.0})
     assert asked(agenda.asks(AT, 400, 400)) == {place(1, 1): 80}
     agenda.outlet(place(1, 1), AT).took_s = SLOW_S / 2
-    assert asked(agenda.asks(AT, 400, 400)) == {place(1, 1): 200}
+    assert asked(agenda.asks(AT, 400, 400)) == {place(1, 1): 240}
 
 
 def test_places_that_hang_never_take_the_last_of_the_room() -> None:
@@ -105,7 +105,7 @@ def test_small_claims_wait_for_more_room_unless_there_is_a_hurry() -> None:
     outlet.took_s, outlet.in_flight = 0.01, 90
     assert agenda.asks(AT, 110, 100) == []
     assert agenda.is_short_of_room
-    assert asked(agenda.asks(AT, 110, 100, hurry=True)) == {place(1, 1): 10}
+    assert asked(agenda.asks(AT, 110, 100, hurry=True)) == {place(1, 1): 30}
 
 
 def test_first_tries_and_retries_share_the_room_of_a_place() -> None:
@@ -144,6 +144,8 @@ def test_a_place_that_another_worker_has_is_looked_at_again_later() -> None:
     where = place(1, 1)
     agenda = agenda_of({where: 0.0})
     agenda.outlet(where, AT).counted = True
+    agenda.arrange(agenda.outlet(where, AT), AT)
+    assert agenda.to_own(AT) == [where]
     agenda.note_owned([where], [], AT)
     assert agenda.to_own(AT) == []
     assert agenda.next_at(AT) == AT + NOT_OURS_S
@@ -208,15 +210,16 @@ def test_the_retries_of_an_unhealthy_endpoint_have_a_budget_until_it_answers() -
         outlet.succeeded() if n % 2 else outlet.failed(AT)
     outlet.look_after_budget(AT)
     outlet.tell(True, AT)
-    assert outlet.room(AT, 400) == 1  # the trickle
-    outlet.began(AT, 0, 1)
-    outlet.ended(0.01)
+    assert outlet.room(AT, 400) == 3  # a quarter of ten tries, and the trickle
+    outlet.began(AT, 0, 3)
+    for _ in range(3):
+        outlet.ended(0.01)
     assert outlet.room(AT, 400) == 0
     assert outlet.held_back_until(AT) is not None
     outlet.succeeded()
     assert outlet.room(AT, 400) == 2
     outlet.tell(False, AT)
-    assert outlet.split(AT, outlet.room(AT, 400)) == (198, 2)
+    assert outlet.split(AT, outlet.room(AT, 400)) == (238, 2)
     outlet.set_breaker(CLOSED, AT)
     outlet.look_after_budget(AT)
     assert outlet.budget is None

@@ -28,6 +28,7 @@ class Agenda:
         self._outlets: dict[Place, Outlet] = {}
         self._ready: dict[UUID, dict[Place, Outlet]] = {}
         self._later: list[tuple[float, int, int, Outlet]] = []
+        self._counted: dict[Place, Outlet] = {}  # those that a worker must have to itself
         self._notes = 0
         self.is_short_of_room = False  # something is due that had no room, or too little to be worth a claim
         self.is_unsure = False  # streams were emptied: when their next task is due is not known
@@ -79,6 +80,10 @@ class Agenda:
         """Note where an outlet stands now; what was noted of it before counts no longer."""
         self._notes += 1
         outlet.turn = self._notes
+        if outlet.counted:
+            self._counted[outlet.place] = outlet
+        elif outlet.place in self._counted:
+            del self._counted[outlet.place]
         when = outlet.asked_at()
         if when is not None and when <= at:
             self._ready.setdefault(outlet.place.org_id, {})[outlet.place] = outlet
@@ -105,9 +110,8 @@ class Agenda:
         self._move_on(at)
         wanted = [
             place
-            for outlets in self._ready.values()
-            for place, outlet in outlets.items()
-            if outlet.counted and outlet.owned_until <= at and self._can_reach(place)
+            for place, outlet in self._counted.items()
+            if outlet.owned_until <= at and place in self._ready.get(place.org_id, ()) and self._can_reach(place)
         ]
         return wanted[:MAX_ASKS]
 
@@ -115,8 +119,8 @@ class Agenda:
         """The outlets that are ours and whose breaker is not closed."""
         return [
             outlet
-            for outlet in self._outlets.values()
-            if not isinstance(outlet.breaker, Closed) and outlet.counted and outlet.owned_until > at
+            for outlet in self._counted.values()
+            if not isinstance(outlet.breaker, Closed) and outlet.owned_until > at
         ]
 
     def asks(self, at: float, free: int, limit: int, *, hurry: bool = False) -> list[Ask]:

@@ -92,6 +92,7 @@ class Breakers:
         if not changed:
             outlet.owned_until = 0.0
             outlet.counted = True
+            self._agenda.arrange(outlet, at)
             return
         log.warning(
             "breaker_moved",

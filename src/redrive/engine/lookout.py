@@ -83,12 +83,12 @@ class Lookout:
         began = time.monotonic()
         found = await self._store.survey(self._queues)
         now = time.monotonic()
-        pause_s = SURVEY_PART * (now - began)
+        self._agenda.learn(found, now, from_start=from_start)
+        pause_s = SURVEY_PART * (time.monotonic() - began)
         self._survey_from = now + pause_s
         if from_start:
             self._survey_by = now + max(SURVEY_EVERY_S, pause_s)
             self._agenda.look_after_budgets(now)
-        self._agenda.learn(found, now, from_start=from_start)
 
     async def own(self) -> None:
         places = self._agenda.to_own(time.monotonic())

@@ -27,9 +27,9 @@ from redrive.core.ports import Floor, Owned, Place
 SLOW_S = 1.0  # an endpoint whose tries take longer on average, or of which nothing is known yet, counts as slow
 # What may be in flight to one place, of the room that it has and that is free: so there is always some left for others.
 SLOW_PART = 0.2
-QUICK_PART = 0.5
+QUICK_PART = 0.6
 FEW = 4  # at least so many, where there is room at all
-WORTH_A_CLAIM = 4  # a place is asked when a quarter of its room is free: claims stay large
+WORTH_A_CLAIM = 2  # a place is asked when half of its room is free: claims stay large
 LEARNED = 0.1  # of each try's time
 START = Floor(datetime(1970, 1, 1, tzinfo=UTC), UUID(int=0))
 SETTLED_S = 3.0  # how long what was learned when an endpoint was owned is relied on
@@ -198,6 +198,7 @@ class Outlet:
         unhealthy = not isinstance(self.breaker, Closed) or self.window.is_unhealthy(at, self._rules)
         if unhealthy and self.budget is None:
             self.budget = Budget(self._rules, at)
+            self.budget.note_first_tries(self.window.tries)
         elif not unhealthy:
             self.budget = None
 
