@@ -35,6 +35,7 @@ async def run_api(settings: Settings, url: str, stop: asyncio.Event, *, listener
             rules=AddressRules(settings.allow_networks),
             version=__version__,
             trust_proxy=settings.trust_proxy,
+            public_url=settings.public_url,
         )
         api = create_app(context, Site(context))
         config = uvicorn.Config(

@@ -11,6 +11,7 @@ from ipaddress import IPv4Network, IPv6Network, ip_network
 from math import isfinite
 from pathlib import Path
 from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, ValidationError
 from pydantic.config import JsonDict
@@ -90,6 +91,15 @@ def _lower(value: object) -> object:
 
 def _level(value: object) -> object:
     return "warning" if _lower(value) == "warn" else _lower(value)
+
+
+def _public_url(value: str | None) -> str | None:
+    if value is None:
+        return None
+    parts = urlsplit(value)
+    if parts.scheme not in ("http", "https") or not parts.hostname or parts.username or parts.query or parts.fragment:
+        raise ValueError("not the base of a URL")
+    return value.rstrip("/")
 
 
 def _database_url(value: str | None) -> str | None:
@@ -179,6 +189,11 @@ class Settings(BaseSettings):
         False,
         "Whether X-Forwarded-For and X-Forwarded-Proto are believed: only behind a proxy that sets them.",
         "true or false",
+    )
+    public_url: Annotated[str | None, AfterValidator(_public_url)] = _setting(
+        None,
+        "Where senders of webhooks reach this installation: what the addresses of relays begin with.",
+        'a URL that begins with https:// or http://, like "https://edge.example.com"',
     )
     admin_key: SecretStr | None = _setting(
         None,

@@ -18,7 +18,7 @@ from .document import OPERATIONS, Operation
 from .things import EVENT_TYPES, make, unknown
 
 # What needs no key. A route gets here on purpose only: all others depend on auth.allowed(Action…).
-OPEN = {"GET /healthz", "GET /readyz", "POST /v1/session"}
+OPEN = {"GET /healthz", "GET /readyz", "POST /v1/session", "POST /v1/hooks/{token}"}
 # For everybody who is known, whatever their role: it changes nothing of the org's.
 FOR_EVERYBODY = {"GET /v1/session", "PATCH /v1/session", "DELETE /v1/session"}
 # A key has no session to leave.
@@ -34,7 +34,10 @@ LOCKED = [operation for operation in TRIED if str(operation) not in OPEN]
 NAMING = [
     operation
     for operation in OPERATIONS
-    if operation.path_parameters and operation.method != "PUT" and operation.action is not Action.OWN
+    if operation.path_parameters
+    and operation.method != "PUT"
+    and operation.action is not Action.OWN
+    and not operation.is_open  # whoever knows the token of a hook may use it
 ]
 
 Callers = dict[tuple[Role, Scope | None], HttpClient]

@@ -71,10 +71,20 @@ async def _org(api: Api, above: Above) -> str:
     return await _made(api, "/v1/orgs", {"name": f"org {uuid4().hex}"})
 
 
+async def _relay(api: Api, above: Above) -> str:
+    return str((await api.endpoint(kind="relay", url=None, event_types=[]))["id"])
+
+
+async def _hook(api: Api, above: Above) -> str:
+    made = await api.endpoint(kind="relay", url=None, event_types=[])
+    return str(made["hook_url"]).rpartition("/")[2]
+
+
 # By the path up to the parameter: the same name may mean different things.
 MAKERS: dict[str, Maker] = {
     "/v1/events/{event_id}": _event,
     "/v1/endpoints/{endpoint_id}": _endpoint,
+    "/v1/hooks/{token}": _hook,
     "/v1/retry-queue/{task_id}": _entry,
     "/v1/dead-letters/{task_id}": _dead_letter,
     "/v1/logs/{log_id}": _entry,
@@ -89,6 +99,7 @@ IN_ANOTHER_STATE: dict[str, Maker] = {
     "POST /v1/events/{event_id}/ack": _event_in_the_inbox,
     "DELETE /v1/events/{event_id}": _event_in_the_inbox,
     "POST /v1/operations/{operation_id}/resume": _paused_operation,
+    "POST /v1/endpoints/{endpoint_id}/rotate-hook": _relay,
 }
 
 

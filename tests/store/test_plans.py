@@ -139,6 +139,7 @@ ENGINE = [
     Case("release_held", lambda facts: (facts.engine.org_id, 1_000, facts.now), "task_held"),
     Case("record_health", _reported),
     Case("list_failing", lambda facts: (facts.now, 432_000.0, 5, 100), "endpoint_failing", sorts=False),
+    Case("same_webhook", lambda facts: (facts.engine.org_id, facts.event_id, b"{}"), "event_pkey"),
     Case("next_operation", lambda facts: (facts.now,), "operation_next", sorts=False),
     Case("collect_retry_queue", _collected(6), "task_retrying"),
     Case("collect_retry_queue", _collected(6), "operation_item_task"),

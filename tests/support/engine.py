@@ -108,7 +108,9 @@ class Engine:
     async def org(self, name: str) -> UUID:
         return await orgs.ensure_org(self.db, name, PRESETS, overridden=frozenset())
 
-    async def endpoint(self, name: str = "hook", url: str = NOWHERE, *, org: UUID | None = None, **spec: Any) -> UUID:
+    async def endpoint(
+        self, name: str = "hook", url: str | None = NOWHERE, *, org: UUID | None = None, **spec: Any
+    ) -> UUID:
         async with self.app.tenant(org or self.org_id) as session:
             row, _ = await Endpoints(self.sealer).create(session, EndpointSpec(name=name, url=url, **spec), PERSON)
         endpoint_id: UUID = row["id"]

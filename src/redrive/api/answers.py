@@ -16,6 +16,7 @@ from redrive.api.problems import PROBLEM_TYPE, Problem
 Send = Callable[[Message], Awaitable[None]]
 
 JSON_TYPE = b"application/json"
+TEXT_TYPE = b"text/plain; charset=utf-8"
 SAFETY_HEADERS = ((b"x-content-type-options", b"nosniff"), (b"cache-control", b"no-store"))
 LINGER_S = 2.0
 MAX_LINGER_BYTES = 16 * 1024 * 1024
@@ -28,6 +29,12 @@ def answer(shape: object, status: int = 200) -> Response:
 
 async def send_json(send: Send, status: int, body: bytes, correlation_id: str) -> None:
     await send(_start(status, JSON_TYPE, len(body), correlation_id, ()))
+    await send({"type": "http.response.body", "body": body})
+
+
+async def send_text(send: Send, status: int, text: str, correlation_id: str) -> None:
+    body = text.encode("utf-8", "replace")
+    await send(_start(status, TEXT_TYPE, len(body), correlation_id, ()))
     await send({"type": "http.response.body", "body": body})
 
 

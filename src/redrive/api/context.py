@@ -30,6 +30,7 @@ class ApiContext:
     rules: AddressRules
     version: str
     trust_proxy: bool = False  # X-Forwarded-For and -Proto are those of a proxy of ours
+    public_url: str | None = None  # where senders reach us; None: where a request did
     turns: Turns = field(default_factory=Turns)
 
     @asynccontextmanager

@@ -5,16 +5,18 @@ Called by routes.endpoints. What these rules let through, the delivering client 
 
 import re
 import ssl
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from redrive.api.problems import FieldError, invalid
 from redrive.core.address import MAX_URL_CHARS, AddressRules, BadUrl, parse_target
+from redrive.core.inbound import MAX_SECRET_CHARS, Scheme, secret_problem
 from redrive.core.policy import MAX_TIMEOUT_S, MIN_TIMEOUT_S
 from redrive.core.redact import REDACTED
-from redrive.store.endpoints import EndpointSpec
+from redrive.store.endpoints import RELAY, EndpointSpec
+from redrive.store.hooks import Verification
 
 MAX_NAME_CHARS = 200
 MAX_EVENT_TYPES = 100
@@ -26,6 +28,7 @@ MIN_BLOCK_S = 1.0
 MAX_BLOCK_S = 2_592_000.0  # 30 days
 MAX_RATE_PER_S = 100_000.0
 MIN_RATE_PER_S = 0.001
+RELAY_POLICY = "relay"
 
 # Ours to set, or the connection's: a second one would change the meaning of the request.
 FORBIDDEN_HEADERS = frozenset(
@@ -93,7 +96,7 @@ def _certificates(pem: str) -> str:
 HeaderLines = tuple[tuple[str, str], ...]
 Name = Annotated[str, Field(min_length=1, max_length=MAX_NAME_CHARS), AfterValidator(_plain)]
 Url = Annotated[str, Field(max_length=MAX_URL_CHARS)]
-EventTypes = Annotated[list[Name], Field(min_length=1, max_length=MAX_EVENT_TYPES)]
+EventTypes = Annotated[list[Name], Field(max_length=MAX_EVENT_TYPES)]
 PolicyName = Annotated[str, Field(min_length=1, max_length=100), AfterValidator(_plain)]
 Headers = Annotated[dict[str, str], Field(max_length=MAX_HEADERS), AfterValidator(_header_lines)]
 CaPem = Annotated[str, Field(min_length=1, max_length=MAX_CA_CHARS), AfterValidator(_certificates)]
@@ -104,8 +107,27 @@ OnBlock = Literal["skip", "halt"]
 RatePerS = Annotated[float, Field(ge=MIN_RATE_PER_S, le=MAX_RATE_PER_S, allow_inf_nan=False)]
 
 
+class VerifyIn(BaseModel):
+    """How the sender of webhooks signs them, and with what."""
+
+    model_config = ConfigDict(
+        extra="forbid", json_schema_extra={"examples": [{"scheme": "github", "secret": "chosen with the sender"}]}
+    )
+
+    scheme: Scheme
+    secret: Annotated[str, Field(min_length=1, max_length=MAX_SECRET_CHARS, repr=False)]
+
+    def verification(self) -> Verification:
+        wrong = secret_problem(self.scheme, self.secret) if self.secret != REDACTED else None
+        if wrong is not None:
+            raise invalid(FieldError(("body", "verify", "secret"), wrong))
+        return Verification(self.scheme, self.secret)
+
+
 class EndpointIn(BaseModel):
-    """A new endpoint."""
+    """A new endpoint. A relay has no `url`: the answer tells its `hook_url`. Unless said otherwise it is ordered,
+    retries by the policy `relay`, and takes only what comes in there.
+    """
 
     model_config = ConfigDict(
         extra="forbid",
@@ -118,6 +140,7 @@ class EndpointIn(BaseModel):
     name: Name
     kind: Literal["http", "relay", "rabbitmq"] = "http"
     url: Url | None = None
+    verify: VerifyIn | None = None
     event_types: EventTypes = Field(default_factory=lambda: ["*"])
     policy: PolicyName | None = None
     ordered: bool = False
@@ -132,14 +155,21 @@ class EndpointIn(BaseModel):
     disabled: bool = False
 
     def spec(self, rules: AddressRules) -> EndpointSpec:
-        if self.kind != "http":
-            raise invalid(FieldError(("body", "kind"), f"{self.kind} is not available yet; use http"))
-        if self.url is None:
-            raise invalid(FieldError(("body", "url"), "is needed"))
-        check_url(self.url, rules)
-        given = self.model_dump()
-        headers = kept_headers(self.headers.items(), ())
-        return EndpointSpec(**given | {"event_types": tuple(self.event_types), "headers": headers})
+        if self.kind == "rabbitmq":
+            raise invalid(FieldError(("body", "kind"), "rabbitmq is not available yet; use http or relay"))
+        verify = kept_verify(self.verify.verification() if self.verify else None, None)
+        given = self.model_dump() | {
+            "headers": kept_headers(self.headers.items(), ()),
+            "event_types": tuple(self.event_types),
+            "verify": verify,
+        }
+        if self.kind == RELAY:
+            usual = {"event_types": (), "policy": RELAY_POLICY, "ordered": True}
+            given |= {name: value for name, value in usual.items() if name not in self.model_fields_set}
+        check_kind(self.kind, given)
+        if self.url is not None:
+            check_url(self.url, rules)
+        return EndpointSpec(**given)
 
 
 def _left_out(schema: dict[str, Any]) -> None:
@@ -153,7 +183,8 @@ class EndpointChange(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, json_schema_extra={"examples": [{"disabled": True}]})
 
     name: Name = Field(default="", json_schema_extra=_left_out)
-    url: Url = Field(default="", json_schema_extra=_left_out)
+    url: Url | None = None
+    verify: VerifyIn | None = None
     event_types: EventTypes = Field(default_factory=list)
     policy: PolicyName | None = None
     ordered: bool = Field(default=False, json_schema_extra=_left_out)
@@ -169,13 +200,41 @@ class EndpointChange(BaseModel):
 
     def changes(self, rules: AddressRules) -> dict[str, object]:
         given = self.model_dump(include=self.model_fields_set)
-        if "url" in given:
+        if self.url is not None:
             check_url(self.url, rules)
+        if "verify" in given:
+            given["verify"] = self.verify.verification() if self.verify else None
         if "event_types" in given:
             given["event_types"] = tuple(self.event_types)
         if "headers" in given:
             given["headers"] = tuple(self.headers.items())
         return given
+
+
+def check_kind(kind: str, given: Mapping[str, object]) -> None:
+    """Refuse what an endpoint of this kind cannot have, or cannot be without."""
+    if kind == RELAY:
+        for name in ("url", "ca_pem"):
+            if given.get(name) is not None:
+                message = "a relay has none: its hub knows where to forward to"
+                raise invalid(FieldError(("body", name), message))
+        return
+    if "url" in given and given["url"] is None:
+        raise invalid(FieldError(("body", "url"), "is needed"))
+    if "event_types" in given and not given["event_types"]:
+        raise invalid(FieldError(("body", "event_types"), "names at least 1 event type"))
+    if given.get("verify") is not None:
+        raise invalid(FieldError(("body", "verify"), "is for endpoints of kind relay: nothing comes in at others"))
+
+
+def kept_verify(given: Verification | None, stored: Verification | None) -> Verification | None:
+    """The verification to store. A secret that reads as answers show it means the one that is stored."""
+    if given is None or given.secret != REDACTED:
+        return given
+    if stored is None or stored.scheme != given.scheme:
+        message = f"there is no stored secret of this scheme that {REDACTED} could stand for; give it"
+        raise invalid(FieldError(("body", "verify", "secret"), message))
+    return stored
 
 
 def kept_headers(given: Iterable[tuple[str, str]], stored: Iterable[tuple[str, str]]) -> HeaderLines:

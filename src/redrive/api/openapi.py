@@ -12,6 +12,7 @@ from fastapi.routing import iter_route_contexts
 from redrive.api.auth import admits
 from redrive.api.cloud_events import BATCH_TYPE, MAX_NAME_CHARS, SPEC_VERSION, STRUCTURED_TYPE
 from redrive.api.correlation import MAX_CORRELATION_CHARS
+from redrive.api.endpoint_view import HOOKS_PATH
 from redrive.api.event_input import (
     MAX_EVENT_TYPE_CHARS,
     MAX_IDEMPOTENCY_KEY_CHARS,
@@ -40,6 +41,7 @@ unknown id and another org's id answer alike: 404. A parameter or field that is 
 TAGS = {
     "events": "What producers hand in, and where it stands.",
     "endpoints": "Where deliveries go.",
+    "hooks": "Where webhooks of others come in, for a relay.",
     "retry queue": "What failed and will be tried again.",
     "dead letters": "What failed for good, and what people do with it.",
     "operations": "Bulk actions: how far they have come, paused, resumed, cancelled.",
@@ -247,6 +249,40 @@ _HOT_ROUTES = {
     ),
 }
 
+_HOOK_ROUTE = {
+    "tags": ["hooks"],
+    "summary": "Accept webhook",
+    "description": (
+        "A webhook for a relay, from whoever knows its address: no key. Any body of any type is stored as it is, with "
+        "its headers, before this answer. A repetition (the same `webhook-id`, `X-GitHub-Delivery` or "
+        "`Idempotency-Key`) is answered, not stored again; with another body: 409. Where the relay verifies, a "
+        "signature that does not hold: 401."
+    ),
+    "operationId": "accept_webhook",
+    "parameters": [
+        {
+            "name": "token",
+            "in": "path",
+            "required": True,
+            "schema": {"type": "string", "minLength": 1, "examples": ["kYl0r…"]},
+            "description": "Of the endpoint's `hook_url`.",
+        }
+    ],
+    "requestBody": {
+        "content": {
+            "application/json": {
+                "schema": {"description": "Anything; no JSON is needed."},
+                "example": {"action": "opened", "number": 7},
+            }
+        }
+    },
+    "responses": {
+        "202": {"description": "Stored durably", "content": {"application/json": {"schema": _ref("Accepted")}}},
+        "default": _PROBLEM,
+    },
+}
+_BARE_ROUTES = {**_HOT_ROUTES, f"{HOOKS_PATH}{{token}}": _HOOK_ROUTE}
+
 
 def describe(app: FastAPI) -> None:
     """Have the application write its document once, with all of this in it."""
@@ -255,7 +291,7 @@ def describe(app: FastAPI) -> None:
     def described() -> dict[str, Any]:
         if app.openapi_schema is None:
             document = framework()
-            for path, operation in _HOT_ROUTES.items():
+            for path, operation in _BARE_ROUTES.items():
                 document["paths"].setdefault(path, {})["post"] = operation
             document["servers"] = [{"url": "/", "description": "Where this document came from"}]
             document["tags"] = [{"name": name, "description": text} for name, text in TAGS.items()]

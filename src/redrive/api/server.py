@@ -18,9 +18,11 @@ from redrive.api.body import BodyReader, BodyRefused, Disconnected, Receive
 from redrive.api.committer import Committer
 from redrive.api.context import ApiContext, correlation_of
 from redrive.api.correlation import correlation_id_of
+from redrive.api.endpoint_view import HOOKS_PATH
 from redrive.api.failures import answer_of, problem_of
 from redrive.api.front_door import BATCH_PATH, EVENTS_PATH, FrontDoor, read_headers
 from redrive.api.guard import Guard
+from redrive.api.hook_door import HookDoor
 from redrive.api.methods import PathMethods
 from redrive.api.operation_desk import OperationDesk
 from redrive.api.problems import PROBLEM_TYPE, FieldError, Problem, bad_query, invalid
@@ -101,7 +103,9 @@ def create_app(context: ApiContext, pages: Pages | None = None) -> "Api":
     desk = OperationDesk(context)
     routes = _routes(context, authenticator, committer, desk, pages)
     front_door = FrontDoor(authenticator, committer, reader)
-    return Api(front_door, Guard(routes, authenticator, reader), committer, authenticator, desk, routes, pages)
+    hook_door = HookDoor(context, authenticator, committer, reader)
+    guard = Guard(routes, authenticator, reader)
+    return Api(front_door, hook_door, guard, committer, authenticator, desk, routes, pages)
 
 
 class Api:
@@ -110,6 +114,7 @@ class Api:
     def __init__(
         self,
         front_door: FrontDoor,
+        hook_door: HookDoor,
         guard: Guard,
         committer: Committer,
         authenticator: Authenticator,
@@ -121,6 +126,7 @@ class Api:
         self.desk = desk
         self.routes = routes
         self._pages = pages
+        self._hook_door = hook_door
         self._guard = guard
         self._status_window = StatusWindow(authenticator, routes.state.status_desk)
         self._methods: PathMethods = routes.state.methods
@@ -162,6 +168,9 @@ class Api:
         is_hot = scope["method"] == "POST" and scope["path"] in (EVENTS_PATH, BATCH_PATH)
         outgoing = _Started(send)
         try:
+            if scope["path"].startswith(HOOKS_PATH):
+                await self._hook_door(scope, headers, receive, outgoing, correlation_id)
+                return
             if not is_hot and self._methods.lacks(scope["path"], scope["method"]):
                 raise _no_such_method(self._methods.allowed(scope["path"]))
             each_once(scope["query_string"])

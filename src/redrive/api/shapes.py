@@ -236,16 +236,21 @@ def event_status(row: Row) -> Shape:
     }
 
 
-def endpoint(row: Row, spec: EndpointSpec, *, whole_url: bool, problem: str | None = None) -> Shape:
+def endpoint(
+    row: Row, spec: EndpointSpec, *, whole_url: bool, problem: str | None = None, hook_url: str | None = None
+) -> Shape:
     """An endpoint without its secret. Custom headers may carry credentials: only their names are shown.
 
     So may a URL: it is whole only for those who may change it. `problem`: why nothing can be delivered there.
+    `hook_url` is shown as it is given.
     """
     return {
         "id": row["id"],
         "name": spec.name,
         "kind": spec.kind,
         "url": spec.url if whole_url or spec.url is None else redact_url(spec.url),
+        "hook_url": hook_url,
+        "verify": {"scheme": spec.verify.scheme, "secret": REDACTED} if spec.verify else None,
         "event_types": list(spec.event_types),
         "policy": spec.policy,
         "ordered": spec.ordered,

@@ -200,6 +200,8 @@ def _child_env(settings: Settings, url: str) -> dict[str, str]:
     env["REDRIVE_DATABASE_DIRECT_URL"] = settings.direct_url(url) or ""
     # An empty variable counts as unset, and a file might open what a flag has closed: say it.
     env["REDRIVE_ALLOW_NETWORKS"] = ",".join(map(str, settings.allow_networks)) or "none"
+    if settings.public_url is not None:
+        env["REDRIVE_PUBLIC_URL"] = settings.public_url
     if settings.archive_dir is not None:
         env["REDRIVE_ARCHIVE_DIR"] = str(settings.archive_dir)
     if settings.secret_key is not None:

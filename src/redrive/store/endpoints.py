@@ -20,10 +20,20 @@ from redrive.store.audit import Act
 from redrive.store.clock import Clock
 from redrive.store.db import Database, Record, Session, like_pattern
 from redrive.store.endpoint_states import reset_state
+from redrive.store.hooks import (
+    HookToken,
+    Verification,
+    new_token,
+    open_token,
+    open_verification,
+    seal_verification,
+    stored_token,
+)
 from redrive.store.orgs import new_id
 from redrive.store.paging import Page, page_of
 from redrive.store.seal import Sealer, SealError
 
+RELAY = "relay"
 DEFAULT_OVERLAP_S = 86_400.0  # how long the secret before a new one signs too
 MAX_OVERLAP_S = 604_800.0
 
@@ -60,6 +70,7 @@ class EndpointSpec:
     max_block_s: float | None = None
     on_block: str = "skip"
     disabled: bool = False
+    verify: Verification | None = None  # of webhooks that come in; relay endpoints only
 
 
 class Endpoints:
@@ -78,6 +89,8 @@ class Endpoints:
                 *_columns(spec, self._seal_headers(session.org_id, endpoint_id, spec)),
                 self._seal_secrets(session.org_id, endpoint_id, [secret]),
                 spec.kind,
+                *(self._new_hook(session.org_id, endpoint_id) if spec.kind == RELAY else (None, None, None)),
+                *self._verify_columns(session.org_id, endpoint_id, spec),
             )
         except asyncpg.UniqueViolationError:
             raise NameTaken(spec.name) from None
@@ -96,9 +109,9 @@ class Endpoints:
     ) -> Record | None:
         """Change the fields named. None where there is no such endpoint. After one is enabled: pausing.release.
 
-        All columns are written: the row is locked first, so that nobody's change of the others is undone. Headers that
-        are not changed stay sealed as they are, whether they open or not. What is enabled or leads elsewhere begins
-        anew: its breaker is closed, and it has not failed yet.
+        All columns are written: the row is locked first, so that nobody's change of the others is undone. Headers and
+        secrets that are not changed stay sealed as they are, whether they open or not. What is enabled or leads
+        elsewhere begins anew: its breaker is closed, and it has not failed yet.
         """
         row = await lock_endpoint(session, endpoint_id)
         if row is None:
@@ -106,9 +119,12 @@ class Endpoints:
         before = self.spec_of(row)
         after = replace(before, **changes)  # type: ignore[arg-type]
         sealed = self._seal_headers(session.org_id, endpoint_id, after) if "headers" in changes else _headers_of(row)
+        verify = (row["verify_scheme"], row["verify_sealed"])
+        if "verify" in changes:
+            verify = self._verify_columns(session.org_id, endpoint_id, after)
         try:
             updated = await session.fetchrow(
-                "update_endpoint", session.org_id, endpoint_id, *_columns(after, sealed), act.because
+                "update_endpoint", session.org_id, endpoint_id, *_columns(after, sealed), act.because, *verify
             )
         except asyncpg.UniqueViolationError:
             raise NameTaken(after.name) from None
@@ -154,12 +170,31 @@ class Endpoints:
         await audit.record(session, act, "endpoint.rotate_secret", "endpoint", endpoint_id, after=after)
         return rotated, secret
 
-    def spec_of(self, row: Record) -> EndpointSpec:
-        """Without headers where they do not open: `problem_of` says so."""
+    async def rotate_hook(self, session: Session, endpoint_id: UUID, act: Act) -> Record | None:
+        """Another address for what comes in; the one before is gone at once. None where no relay endpoint is there."""
+        row = await lock_endpoint(session, endpoint_id)
+        if row is None or row["kind"] != RELAY:
+            return None
+        token = self._new_hook(session.org_id, endpoint_id)
+        rotated = await session.fetchrow("rotate_hook", session.org_id, endpoint_id, *token)
+        await audit.record(session, act, "endpoint.rotate_hook", "endpoint", endpoint_id)
+        return rotated
+
+    def hook_token(self, row: Record) -> str | None:
+        """What stands in the address of a relay endpoint; None of others, and where it does not open."""
+        if row["hook_sealed"] is None:
+            return None
         try:
-            headers = self._unseal_headers(row)
+            return open_token(self._sealer, row["org_id"], row["id"], row["hook_sealed"])
         except _UNREADABLE:
-            headers = ()
+            return None
+
+    def spec_of(self, row: Record) -> EndpointSpec:
+        """Without headers and secrets where they do not open: `problem_of` says so."""
+        try:
+            headers, verify = self._unseal_headers(row), self._unseal_verify(row)
+        except _UNREADABLE:
+            headers, verify = (), None
         return EndpointSpec(
             name=row["name"],
             url=row["url"],
@@ -176,6 +211,7 @@ class Endpoints:
             max_block_s=row["max_block_s"],
             on_block=row["on_block"],
             disabled=row["disabled_at"] is not None,
+            verify=verify,
         )
 
     def problem_of(self, row: Record) -> str | None:
@@ -183,9 +219,26 @@ class Endpoints:
         try:
             self._secrets(row)
             self._unseal_headers(row)
+            self._unseal_verify(row)
         except _UNREADABLE:
             return _SEALED_SHUT
         return None
+
+    def _new_hook(self, org_id: UUID, endpoint_id: UUID) -> HookToken:
+        return stored_token(self._sealer, org_id, endpoint_id, new_token())
+
+    def _verify_columns(
+        self, org_id: UUID, endpoint_id: UUID, spec: EndpointSpec
+    ) -> tuple[str, bytes] | tuple[None, None]:
+        if spec.verify is None:
+            return None, None
+        scheme, secret = spec.verify
+        return scheme.value, seal_verification(self._sealer, org_id, endpoint_id, secret)
+
+    def _unseal_verify(self, row: Record) -> Verification | None:
+        if row["verify_sealed"] is None:
+            return None
+        return open_verification(self._sealer, row["org_id"], row["id"], row["verify_scheme"], row["verify_sealed"])
 
     def _seal_headers(self, org_id: UUID, endpoint_id: UUID, spec: EndpointSpec) -> bytes | None:
         if not spec.headers:
@@ -319,4 +372,5 @@ def _audited(spec: EndpointSpec) -> dict[str, object]:
         "max_block_s": spec.max_block_s,
         "on_block": spec.on_block,
         "disabled": spec.disabled,
+        "verify": spec.verify.scheme if spec.verify else None,
     }

@@ -32,6 +32,7 @@ class Kind(StrEnum):
     KEY = "key"
     USER = "user"  # a session of a person with an account
     LINK = "link"  # a session begun by a sign-in link that names nobody
+    HOOK = "hook"  # the token in a relay endpoint's address; the id is the endpoint's
 
 
 class TooManyKeys(Exception):

@@ -22,7 +22,7 @@ ACTIONS = (
     *("task.retry", "task.skip", "task.schedule", "task.fail", "event.ack", "event.delete"),
     *("operation.create", "operation.pause", "operation.resume", "operation.cancel"),
     *("endpoint.create", "endpoint.update", "endpoint.delete", "endpoint.enable", "endpoint.disable"),
-    *("endpoint.pause", "endpoint.resume", "endpoint.rotate_secret", "endpoint.test"),
+    *("endpoint.pause", "endpoint.resume", "endpoint.rotate_secret", "endpoint.rotate_hook", "endpoint.test"),
     *("endpoint.breaker_open", "endpoint.breaker_close"),
     *("policy.put", "policy.default", "policy.delete", "key.create", "key.revoke"),
     *("user.create", "user.update", "user.remove", "session.login", "session.login_failed", "session.logout"),

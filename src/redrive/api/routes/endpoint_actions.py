@@ -12,6 +12,7 @@ from redrive.api.answers import answer
 from redrive.api.auth import SCHEMES, Manager, Reader
 from redrive.api.context import ApiContext, Context, act_of, correlation_of
 from redrive.api.cursors import ListPlace
+from redrive.api.endpoint_view import endpoint_view
 from redrive.api.event_input import id_of_key
 from redrive.api.meters import check_room, check_size
 from redrive.api.once import key_of
@@ -98,7 +99,7 @@ async def disable_endpoint(
 ) -> Response:
     """Disable it, as `PATCH` with `disabled` does; `because` is shown as its `disabled_reason`."""
     act = act_of(request, caller, given.because if given else None)
-    return await _set_disabled(_id(endpoint_id), True, act, caller, context)
+    return await _set_disabled(request, _id(endpoint_id), True, act, caller, context)
 
 
 @router.post("/{endpoint_id}/enable", dependencies=[Depends(no_query)], responses=shows(Endpoint))
@@ -107,18 +108,19 @@ async def enable_endpoint(
 ) -> Response:
     """Enable it. Its held tasks go on where they stood."""
     act = act_of(request, caller, given.because if given else None)
-    return await _set_disabled(_id(endpoint_id), False, act, caller, context)
+    return await _set_disabled(request, _id(endpoint_id), False, act, caller, context)
 
 
-async def _set_disabled(endpoint_id: UUID, disabled: bool, act: Act, caller: Caller, context: ApiContext) -> Response:
+async def _set_disabled(
+    request: Request, endpoint_id: UUID, disabled: bool, act: Act, caller: Caller, context: ApiContext
+) -> Response:
     async with context.tenant(caller) as session:
         row = await context.endpoints.set_disabled(session, endpoint_id, disabled, act)
     if row is None:
         raise not_found("endpoint")
     if not disabled:
         await pausing.release(context.engine_db, caller.org_id, context.clock)
-    endpoints = context.endpoints
-    return answer(shapes.endpoint(row, endpoints.spec_of(row), whole_url=True, problem=endpoints.problem_of(row)))
+    return answer(endpoint_view(request, context, caller, row))
 
 
 @router.post("/{endpoint_id}/rotate-secret", dependencies=[Depends(no_query)], responses=shows(SecretShown))
@@ -135,6 +137,19 @@ async def rotate_secret(
         raise not_found("endpoint")
     row, secret = rotated
     return answer({"id": row["id"], "secret": secret, "previous_valid_until": row["previous_secret_until"]})
+
+
+@router.post("/{endpoint_id}/rotate-hook", dependencies=[Depends(no_query)], responses=shows(Endpoint))
+async def rotate_hook(endpoint_id: str, request: Request, caller: Manager, context: Context) -> Response:
+    """Give a relay another `hook_url`. The one before is unknown from this answer on: tell the sender the new one."""
+    wanted = _id(endpoint_id)
+    async with context.tenant(caller) as session:
+        row = await context.endpoints.rotate_hook(session, wanted, act_of(request, caller))
+        if row is None and await get_endpoint(session, wanted) is None:
+            raise not_found("endpoint")
+    if row is None:
+        raise Problem(409, "Only a relay has an address that webhooks come in at. Make an endpoint of kind relay.")
+    return answer(endpoint_view(request, context, caller, row))
 
 
 @router.post(

@@ -10,31 +10,25 @@ from redrive.api.answers import answer
 from redrive.api.auth import SCHEMES, Manager, Reader
 from redrive.api.context import ApiContext, Context, act_of
 from redrive.api.cursors import ListPlace
-from redrive.api.endpoint_input import EndpointChange, EndpointIn, HeaderLines, kept_headers
+from redrive.api.endpoint_input import EndpointChange, EndpointIn, HeaderLines, check_kind, kept_headers, kept_verify
+from redrive.api.endpoint_view import endpoint_view
 from redrive.api.once import Once
 from redrive.api.problems import FieldError, Problem, invalid, not_found
 from redrive.api.queries import PageQuery, id_in_path, no_query
 from redrive.api.schemas.base import IDEMPOTENT, Page, shows
 from redrive.api.schemas.endpoints import Endpoint, NewEndpoint
-from redrive.core.permissions import Action
 from redrive.core.redact import REDACTED
 from redrive.store import endpoints, pausing
 from redrive.store.audit import Act
 from redrive.store.db import Record, Session
 from redrive.store.endpoints import EndpointSpec, NameTaken, lock_endpoint
+from redrive.store.hooks import Verification
 from redrive.store.keys import Caller
 from redrive.store.policies import get_policy
 
 SCOPE = "endpoint"
 
 router = APIRouter(prefix="/v1/endpoints", tags=["endpoints"], dependencies=SCHEMES)
-
-
-def _shape(context: ApiContext, caller: Caller, row: Record) -> shapes.Shape:
-    endpoints = context.endpoints
-    return shapes.endpoint(
-        row, endpoints.spec_of(row), whole_url=caller.may(Action.MANAGE), problem=endpoints.problem_of(row)
-    )
 
 
 def _name_taken() -> Problem:
@@ -50,19 +44,19 @@ def _name_taken() -> Problem:
 )
 async def create_endpoint(request: Request, given: EndpointIn, caller: Manager, context: Context) -> Response:
     """Make an endpoint. This answer alone shows its `secret`; a repetition under the same Idempotency-Key does not."""
-    once = Once(request, SCOPE, given.model_dump())
+    once = Once(request, SCOPE, given.model_dump(exclude={"verify": {"secret"}}))
     spec = given.spec(context.rules)
     try:
         async with context.tenant(caller) as session:
             made = await once.made_before(session)
             if made is not None:
-                return answer(_shape(context, caller, await _made_before(session, made)), 201)
+                return answer(endpoint_view(request, context, caller, await _made_before(session, made)), 201)
             await _check_number(session, caller)
             row, secret = await _create(context, session, spec, act_of(request, caller))
             await once.note(session, row["id"])
     except NameTaken:
         raise _name_taken() from None
-    return answer(_shape(context, caller, row) | {"secret": secret}, 201)
+    return answer(endpoint_view(request, context, caller, row) | {"secret": secret}, 201)
 
 
 async def _made_before(session: Session, endpoint_id: UUID) -> Record:
@@ -91,29 +85,28 @@ async def _check_policy(session: Session, name: object) -> None:
 
 
 @router.get("", responses=shows(Page[Endpoint]))
-async def list_endpoints(query: Annotated[PageQuery, Query()], caller: Reader, context: Context) -> Response:
+async def list_endpoints(
+    request: Request, query: Annotated[PageQuery, Query()], caller: Reader, context: Context
+) -> Response:
     """Endpoints, oldest first."""
     place = ListPlace("endpoints", caller.org_id, query.filters())
     after = context.cursors.read(place, query.cursor)
     async with context.tenant(caller) as session:
         page = await endpoints.list_endpoints(session, limit=query.limit, after=after)
     cursor = context.cursors.write(place, page.next_key) if page.next_key else None
-    return answer(
-        shapes.page(
-            [_shape(context, caller, row) for row in page.rows], limit=query.limit, cursor=cursor, total=page.total
-        )
-    )
+    data = [endpoint_view(request, context, caller, row) for row in page.rows]
+    return answer(shapes.page(data, limit=query.limit, cursor=cursor, total=page.total))
 
 
 @router.get("/{endpoint_id}", responses=shows(Endpoint), dependencies=[Depends(no_query)])
-async def get_endpoint(endpoint_id: str, caller: Reader, context: Context) -> Response:
+async def get_endpoint(endpoint_id: str, request: Request, caller: Reader, context: Context) -> Response:
     """One endpoint, without its secret."""
     wanted = _id(endpoint_id)
     async with context.tenant(caller) as session:
         row = await endpoints.get_endpoint(session, wanted)
     if row is None:
         raise not_found("endpoint")
-    return answer(_shape(context, caller, row))
+    return answer(endpoint_view(request, context, caller, row))
 
 
 @router.patch("/{endpoint_id}", responses=shows(Endpoint), dependencies=[Depends(no_query)])
@@ -126,7 +119,7 @@ async def change_endpoint(
     try:
         async with context.tenant(caller) as session:
             await _check_policy(session, changes.get("policy"))
-            await _keep_headers(context, session, wanted, changes)
+            await _judge(context, session, wanted, changes)
             row = await context.endpoints.update(session, wanted, changes, act_of(request, caller))
     except NameTaken:
         raise _name_taken() from None
@@ -134,17 +127,22 @@ async def change_endpoint(
         raise not_found("endpoint")
     if changes.get("disabled") is False:
         await pausing.release(context.engine_db, caller.org_id, context.clock)
-    return answer(_shape(context, caller, row))
+    return answer(endpoint_view(request, context, caller, row))
 
 
-async def _keep_headers(context: ApiContext, session: Session, endpoint_id: UUID, changes: dict[str, object]) -> None:
-    """Whoever sends an endpoint back as it was shown keeps the values that were not shown."""
+async def _judge(context: ApiContext, session: Session, endpoint_id: UUID, changes: dict[str, object]) -> None:
+    """Refuse what its kind cannot have. Whoever sends an endpoint back as it was shown keeps what was not shown."""
+    # Locked: a value that somebody else changes at this moment must not come back.
+    row = await lock_endpoint(session, endpoint_id)
+    if row is None:
+        return
+    check_kind(row["kind"], changes)
+    stored = context.endpoints.spec_of(row)
     given = cast(HeaderLines, changes.get("headers", ()))
     if any(value == REDACTED for _, value in given):
-        # Locked: a value that somebody else changes at this moment must not come back.
-        row = await lock_endpoint(session, endpoint_id)
-        if row is not None:
-            changes["headers"] = kept_headers(given, context.endpoints.spec_of(row).headers)
+        changes["headers"] = kept_headers(given, stored.headers)
+    if "verify" in changes:
+        changes["verify"] = kept_verify(cast(Verification | None, changes["verify"]), stored.verify)
 
 
 @router.delete("/{endpoint_id}", status_code=204, dependencies=[Depends(no_query)])

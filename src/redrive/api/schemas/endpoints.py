@@ -1,7 +1,7 @@
 """Endpoints as /openapi.json describes them."""
 
 from datetime import datetime
-from typing import Any
+from typing import Any, Literal
 from uuid import UUID
 
 from pydantic import Field
@@ -13,6 +13,8 @@ ENDPOINT_EXAMPLE: dict[str, Any] = {
     "name": "billing",
     "kind": "http",
     "url": "https://billing.example.com/hooks",
+    "hook_url": None,
+    "verify": None,
     "event_types": ["invoice.*"],
     "policy": None,
     "ordered": False,
@@ -35,6 +37,15 @@ ENDPOINT_EXAMPLE: dict[str, Any] = {
 }
 
 
+class VerifyShown(Answer):
+    """How webhooks that come in are verified. The secret is never shown."""
+
+    model_config = example({"scheme": "github", "secret": "[redacted]"})
+
+    scheme: Literal["standard", "github", "stripe", "slack"]
+    secret: str
+
+
 class Endpoint(Answer):
     """Where deliveries go."""
 
@@ -43,7 +54,11 @@ class Endpoint(Answer):
     id: UUID
     name: str
     kind: str
-    url: str | None = Field(description="Without its query for those who may not change it.")
+    url: str | None = Field(description="Without its query for those who may not change it; null for a relay.")
+    hook_url: str | None = Field(
+        description="Where webhooks for a relay come in. Without its token for those who may not change the endpoint."
+    )
+    verify: VerifyShown | None = Field(description="How a relay verifies what comes in.")
     event_types: list[str]
     policy: str | None
     ordered: bool

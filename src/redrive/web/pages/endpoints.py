@@ -6,13 +6,13 @@ from uuid import UUID
 from fastapi import APIRouter, Request, Response
 from markupsafe import Markup
 
-from redrive.api import endpoint_shapes, shapes
-from redrive.api.context import ApiContext, Context
+from redrive.api import endpoint_shapes
+from redrive.api.context import Context
 from redrive.api.cursors import ListPlace
+from redrive.api.endpoint_view import endpoint_view
 from redrive.api.problems import not_found
 from redrive.api.queries import id_in_path
 from redrive.api.shapes import Shape
-from redrive.core.permissions import Action
 from redrive.store import deliveries, endpoints, pausing
 from redrive.store.db import Record, Session
 from redrive.store.endpoint_health import EndpointHealth, health_of, health_of_many
@@ -20,7 +20,6 @@ from redrive.store.endpoint_history import history_of
 from redrive.store.endpoint_names import endpoint_called, offered_names
 from redrive.store.endpoint_states import EndpointState, get_state, get_states
 from redrive.store.endpoints import get_endpoint
-from redrive.store.keys import Caller
 from redrive.store.pausing import Pause
 from redrive.store.policies import list_policies
 from redrive.web.endpoint_chart import drawn_history
@@ -94,12 +93,6 @@ class EndpointFormPage:
     path = PATH
 
 
-def _shape(context: ApiContext, visitor: Caller, row: Record) -> Shape:
-    """A URL may hold credentials: it is whole only for those who may change it."""
-    spec, problem = context.endpoints.spec_of(row), context.endpoints.problem_of(row)
-    return shapes.endpoint(row, spec, whole_url=visitor.may(Action.MANAGE), problem=problem)
-
-
 @router.get(PATH)
 async def endpoints_page(request: Request, visitor: Visitor, context: Context) -> Response:
     given = request.query_params.get("cursor")
@@ -116,7 +109,8 @@ async def endpoints_page(request: Request, visitor: Visitor, context: Context) -
     shown = EndpointsPage(
         frame=frame,
         endpoints=[
-            EndpointRow(_shape(context, visitor, row), health[row["id"]], states[row["id"]]) for row in page.rows
+            EndpointRow(endpoint_view(request, context, visitor, row), health[row["id"]], states[row["id"]])
+            for row in page.rows
         ],
         total=page.total,
         next_href=f"{PATH}?cursor={context.cursors.write(place, page.next_key)}" if page.next_key else None,
@@ -147,7 +141,8 @@ async def edit_endpoint_page(endpoint_id: str, request: Request, visitor: Visito
         frame = await load_frame(session, visitor, context.clock, PATH)
         row = await _endpoint(session, endpoint_id)
         offered = await _policies(session)
-    return render(request, "endpoint_form.html", EndpointFormPage(frame, _shape(context, visitor, row), offered))
+    shape = endpoint_view(request, context, visitor, row)
+    return render(request, "endpoint_form.html", EndpointFormPage(frame, shape, offered))
 
 
 async def _policies(session: Session) -> list[str]:
@@ -185,7 +180,7 @@ async def endpoint_page(endpoint_id: str, request: Request, visitor: Visitor, co
         path = f"{PATH}/{row['id']}?" + (f"status={status}&" if status else "")
         shown = EndpointPage(
             frame=frame,
-            shape=_shape(context, visitor, row),
+            shape=endpoint_view(request, context, visitor, row),
             health=await health_of(session, row["id"]),
             state=state,
             chart=drawn_history(history.points, frame.now) if history.points else None,
