@@ -3,23 +3,18 @@
 Called by engine.worker; sends through destinations.client, which guards the connection itself.
 """
 
-import time
 import traceback
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from functools import lru_cache, partial
-from http import HTTPStatus
 from json import dumps, loads
-from urllib.parse import quote
-from uuid import UUID
 
 from redrive.core.address import BadUrl, Target, parse_target
-from redrive.core.classify import classify_status, failure_of, parse_http_date, parse_retry_after
-from redrive.core.outcome import Category, Failure, Outcome, Steer, Success
+from redrive.core.classify import failure_of
+from redrive.core.outcome import Category, Failure, Outcome
 from redrive.core.ports import (
     HTTP_QUEUE,
-    NO_EXCHANGE,
     EndpointBook,
     EndpointTerms,
     Exchange,
@@ -29,7 +24,7 @@ from redrive.core.ports import (
     Trying,
 )
 from redrive.core.redact import redact_headers, redact_url
-from redrive.core.sign import Signer
+from redrive.destinations.answers import impossible, outcome_of, shown_headers
 from redrive.destinations.client import (
     CLIENT_HEADERS,
     Answer,
@@ -41,9 +36,8 @@ from redrive.destinations.client import (
     TransferError,
     build_head,
 )
+from redrive.destinations.plans import Plans, Seal, header_text
 
-TERMS_TTL_S = 1.0  # an edit of an endpoint reaches running workers within this time
-MAX_ENDPOINTS_CACHED = 10_000
 JSON_TYPE = "application/json"
 
 # What an event's own headers cannot change: the client's, and what this module writes.
@@ -65,44 +59,24 @@ class _Plan:
     headers: tuple[tuple[str, str], ...]
     head: bytes
     names: frozenset[str]  # of the endpoint's own headers, in lower case
-    signer: Signer
-    all_until: datetime | None
-    newest: Signer  # signs alone from all_until on
+    seal: Seal
     ca_pem: str | None
     url: str
     request_headers: str | None
-    loaded_at: float
 
 
 class HttpDestination:
     def __init__(self, client: Client, book: EndpointBook, *, version: str) -> None:
         self._client = client
-        self._book = book
         self._user_agent = f"Redrive/{version}"
-        self._plans: dict[UUID, _Plan] = {}
+        self._plans = Plans(book, self._plan)
 
     @property
     def queues(self) -> Sequence[str]:
         return (HTTP_QUEUE,)
 
     async def prepare(self, jobs: Sequence[Job]) -> None:
-        """Look up the endpoints that are not known, or not known lately."""
-        stale_before = time.monotonic() - TERMS_TTL_S
-        wanted: dict[UUID, tuple[UUID, UUID]] = {}
-        for job in jobs:
-            endpoint_id = job.endpoint_id
-            if endpoint_id is None or endpoint_id in wanted:
-                continue
-            plan = self._plans.get(endpoint_id)
-            if plan is None or plan.loaded_at < stale_before:
-                wanted[endpoint_id] = (job.org_id, endpoint_id)
-        if not wanted:
-            return
-        if len(self._plans) > MAX_ENDPOINTS_CACHED:
-            self._plans.clear()
-            wanted = {job.endpoint_id: (job.org_id, job.endpoint_id) for job in jobs if job.endpoint_id is not None}
-        for terms in await self._book.terms(list(wanted.values())):
-            self._plans[terms.id] = self._plan(terms)
+        await self._plans.prepare(jobs)
 
     def _plan(self, terms: EndpointTerms) -> _Plan:
         """What is wrong with one endpoint is said in its own plan: the batch has deliveries to others."""
@@ -124,13 +98,10 @@ class HttpDestination:
             headers=terms.headers,
             head=head,
             names=frozenset(name.lower() for name, _ in terms.headers),
-            signer=Signer(terms.secrets),
-            all_until=terms.all_until,
-            newest=Signer(terms.secrets[:1]),
+            seal=Seal.of(terms),
             ca_pem=terms.ca_pem,
             url=redact_url(terms.url),
             request_headers=dumps(shown) if shown else None,
-            loaded_at=time.monotonic(),
         )
 
     async def attempt(self, job: Job, now: datetime) -> Try | Released:
@@ -158,7 +129,7 @@ class HttpDestination:
         return build_head([("user-agent", self._user_agent), *headers])
 
     def _plan_of(self, job: Job) -> _Plan | None:
-        plan = self._plans.get(job.endpoint_id) if job.endpoint_id else None
+        plan = self._plans.of(job)
         if plan is None:
             return None
         if job.edited_headers is not None:
@@ -184,12 +155,11 @@ class HttpDestination:
     def _head(self, plan: _Plan, job: Job, now: datetime) -> bytes:
         message_id = str(job.event_id)
         timestamp = int(now.timestamp())
-        signer = plan.signer if plan.all_until is None or now < plan.all_until else plan.newest
-        signature = signer.sign(message_id, timestamp, job.body)
+        signature = plan.seal.at(now).sign(message_id, timestamp, job.body)
         lines = (
             f"webhook-id: {message_id}\r\nwebhook-timestamp: {timestamp}\r\nwebhook-signature: {signature}\r\n"
-            f"redrive-event-type: {_header_text(job.event_type)}\r\nredrive-attempt: {job.attempts + 1}\r\n"
-            f"content-type: {_header_text(job.content_type)}\r\n"
+            f"redrive-event-type: {header_text(job.event_type)}\r\nredrive-attempt: {job.attempts + 1}\r\n"
+            f"content-type: {header_text(job.content_type)}\r\n"
         )
         if job.gap:
             lines += f"redrive-gap: {job.gap}\r\n"
@@ -222,9 +192,7 @@ def _with_headers_of(job: Job, plan: _Plan) -> _Plan:
 
 
 def _impossible(plan: _Plan | None) -> Try:
-    why = plan.problem if plan and plan.problem else "The task's endpoint does not exist."
-    failure = Failure(Category.CONFIGURATION, why, steer=Steer.GIVE_UP)  # whatever the policy says of the class
-    return Try(failure, Exchange(plan.url) if plan else NO_EXCHANGE)
+    return impossible(plan.problem if plan else None, plan.url if plan else None)
 
 
 def _report(ended: Callable[[Try | Released], None], plan: _Plan, now: datetime, answer: Answer) -> None:
@@ -256,40 +224,15 @@ def _tried(plan: _Plan, now: datetime, answer: Answer) -> Try | Released:
 
 
 def _outcome(response: Response, now: datetime) -> Outcome:
-    status = response.status
-    category = classify_status(status)
-    if category is None:
-        return Success(status)
-    asked = response.header(b"retry-after")
-    return Failure(
-        category,
-        f"HTTP {status} {_phrase(status)}".rstrip(),
-        status_code=status,
-        retry_after=_retry_after(asked, response.header(b"date"), now) if asked else None,
-    )
+    return outcome_of(response.status, _header(response, b"retry-after"), _header(response, b"date"), now)
 
 
-def _retry_after(asked: bytes, date: bytes | None, now: datetime) -> timedelta | None:
-    """A date counts from the receiver's own clock, where it tells it: two clocks are one too many."""
-    their_now = parse_http_date(date.decode("latin-1")) if date is not None else None
-    return parse_retry_after(asked.decode("latin-1"), their_now or now)
+def _header(response: Response, name: bytes) -> str | None:
+    value = response.header(name)
+    return value.decode("latin-1") if value is not None else None
 
 
 @lru_cache(maxsize=1024)
 def _shown_headers(headers: tuple[tuple[bytes, bytes], ...]) -> str | None:
-    """Response headers as they are stored. Receivers repeat themselves: most answers are found in the cache."""
-    shown = redact_headers({name.decode("latin-1"): value.decode("latin-1") for name, value in headers})
-    return dumps(shown) if shown else None
-
-
-@lru_cache(maxsize=1024)
-def _header_text(text: str) -> str:
-    """Text as a header value: visible ASCII stands for itself, anything else is percent-encoded."""
-    return quote(text, safe=" !#$&'()*+,-./:;<=>?@[]^_`{|}~\"\\")
-
-
-def _phrase(status: int) -> str:
-    try:
-        return HTTPStatus(status).phrase
-    except ValueError:
-        return ""
+    """Receivers repeat themselves: most answers are found in the cache."""
+    return shown_headers({name.decode("latin-1"): value.decode("latin-1") for name, value in headers})
