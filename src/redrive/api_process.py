@@ -1,68 +1,130 @@
-"""The API's process: the routes and the pages on uvicorn, with connections of their own. Run by the command line.
+"""The API's process: the routes and the pages on uvicorn, with connections of their own, and a worker for relays.
 
-Beside app.py, which it uses, so that a worker does not load what only the API needs.
+Run by the command line. Beside app.py, which it uses, so that a worker does not load what only the API needs. Relays
+are delivered here because their hubs are connected here.
 """
 
 import asyncio
 import contextlib
 import socket
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 
 import uvicorn
 
-from redrive.api.server import ApiContext, create_app
+from redrive.api.server import Api, ApiContext, create_app
 from redrive.api.short_way import with_short_way
-from redrive.app import open_stores, rest_collector, sealer_of
+from redrive.app import listening, open_stores, rest_collector, sealer_of
 from redrive.core.address import AddressRules
+from redrive.core.relay import MAX_HUB_MESSAGE_BYTES
+from redrive.destinations.relay import RelayDestination
 from redrive.engine.operations import run_operations
+from redrive.engine.worker import Worker
 from redrive.settings import Settings
 from redrive.store.clock import DatabaseClock
+from redrive.store.db import Database
+from redrive.store.endpoints import EndpointTermsBook
 from redrive.store.operation_steps import OperationSteps
+from redrive.store.orgs import new_id
+from redrive.store.tasks import Tasks
 from redrive.version import __version__
 from redrive.web.site import Site
 
 STOP_S = 5
+RELAY_DRAIN_S = 1.5  # for webhooks under way to be acknowledged before their hubs are sent away
+RELAY_CONCURRENCY = 64
+RELAY_CONNECTIONS = 2
+HUB_PING_S = 20.0
 
 
 async def run_api(settings: Settings, url: str, stop: asyncio.Event, *, listener: socket.socket) -> None:
     """Serve the API on a bound socket until `stop`."""
-    async with open_stores(url, name="redrive-api", pooler=settings.pooler) as stores:
+    async with (
+        open_stores(url, name="redrive-api", pooler=settings.pooler) as stores,
+        _relay_db(settings, url) as relay_db,
+    ):
+        sealer = sealer_of(settings)
+        relay = RelayDestination(
+            EndpointTermsBook(relay_db, sealer), version=__version__, turn_wait_s=settings.lease_margin_s / 4
+        )
         context = ApiContext(
             engine_db=stores.engine,
             app_db=stores.app,
-            sealer=sealer_of(settings),
+            sealer=sealer,
             clock=DatabaseClock(),
             rules=AddressRules(settings.allow_networks),
             version=__version__,
             trust_proxy=settings.trust_proxy,
             public_url=settings.public_url,
+            hubs=relay,
         )
         api = create_app(context, Site(context))
-        config = uvicorn.Config(
-            api,
-            http=with_short_way(api.front_door),
-            ws="none",
-            access_log=False,
-            log_config=None,
-            server_header=False,
-            proxy_headers=False,
-            timeout_graceful_shutdown=STOP_S,
-            timeout_keep_alive=75,
-        )
-        server = _Server(config)
+        server = _Server(server_config(api))
+        worker = relay_worker(settings, relay_db, relay)
         rest_collector()
         serving = asyncio.create_task(server.serve(sockets=[listener]))
         stopped = asyncio.create_task(stop.wait())
         moving = asyncio.create_task(run_operations(OperationSteps(stores.engine, context.clock)))
         try:
-            await asyncio.wait({serving, stopped}, return_when=asyncio.FIRST_COMPLETED)
-            stopped.cancel()
-            server.should_exit = True
-            api.close_streams()
-            await serving
+            async with listening(settings, url, worker):
+                relaying = asyncio.create_task(worker.run(stop))
+                try:
+                    await asyncio.wait({serving, relaying, stopped}, return_when=asyncio.FIRST_COMPLETED)
+                    stop.set()
+                    stopped.cancel()
+                    relay.stop()
+                    await asyncio.wait({relaying}, timeout=RELAY_DRAIN_S)
+                    server.should_exit = True
+                    api.close_streams()
+                    await serving
+                finally:
+                    stop.set()
+                    await relaying
         finally:
             moving.cancel()
             await asyncio.gather(moving, return_exceptions=True)
+
+
+@contextlib.asynccontextmanager
+async def _relay_db(settings: Settings, url: str) -> AsyncIterator[Database]:
+    """Connections of the relays' own: claims must not wait for those who hand in, nor they for claims."""
+    db = await Database.open(
+        url, role="redrive_engine", size=RELAY_CONNECTIONS, name="redrive-relay", pooler=settings.pooler
+    )
+    try:
+        yield db
+    finally:
+        await db.close()
+
+
+def relay_worker(settings: Settings, engine: Database, relay: RelayDestination) -> Worker:
+    """Claims what is due for relays, and nothing else."""
+    worker = Worker(
+        Tasks(engine, DatabaseClock()),
+        [relay],
+        worker_id=new_id(),
+        concurrency=RELAY_CONCURRENCY,
+        margin_s=settings.lease_margin_s,
+    )
+    relay.on_joined = worker.wake
+    return worker
+
+
+def server_config(api: Api) -> uvicorn.Config:
+    return uvicorn.Config(
+        api,
+        http=with_short_way(api.front_door),
+        ws="websockets-sansio",
+        ws_max_size=MAX_HUB_MESSAGE_BYTES,
+        ws_ping_interval=HUB_PING_S,
+        ws_ping_timeout=HUB_PING_S,
+        ws_per_message_deflate=False,
+        access_log=False,
+        log_config=None,
+        server_header=False,
+        proxy_headers=False,
+        timeout_graceful_shutdown=STOP_S,
+        timeout_keep_alive=75,
+    )
 
 
 class _Server(uvicorn.Server):

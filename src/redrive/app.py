@@ -4,6 +4,7 @@ prepare_database   migrations, the default org with its presets, the first key
 open_stores        connections for a process
 run_worker         a worker's process, with its janitor and its herald
 open_sweeper       what removes by policy
+listening          wake-ups for a worker
 
 The API's process is put together in api_process: a worker need not load a web framework.
 """
@@ -214,7 +215,7 @@ async def run_worker(
         health = HealthBook(Ledger(engine, DatabaseClock()), disable_after_s=settings.disable_after_s)
         async with (
             open_worker(settings, engine, handlers=handlers, on_settled=health.note_settled) as worker,
-            _listening(settings, url, worker),
+            listening(settings, url, worker),
         ):
             heartbeat = Heartbeat(Workers(engine, DatabaseClock()), _card(settings, worker))
             beside = [
@@ -272,19 +273,19 @@ async def open_sweeper(
 
 
 @asynccontextmanager
-async def _listening(settings: Settings, url: str, worker: Worker) -> AsyncIterator[None]:
+async def listening(settings: Settings, url: str, worker: Worker) -> AsyncIterator[None]:
     """Wake-ups for the worker, where the server itself can be reached; else it finds its work by polling."""
     direct_url = settings.direct_url(url)
     if direct_url is None:
         log.info("listen_skipped", why="only a pooler is known; REDRIVE_DATABASE_DIRECT_URL names the server")
         yield
         return
-    listening = asyncio.create_task(listen(direct_url, worker.wake))
+    listener = asyncio.create_task(listen(direct_url, worker.wake))
     try:
         yield
     finally:
-        listening.cancel()
-        await asyncio.gather(listening, return_exceptions=True)
+        listener.cancel()
+        await asyncio.gather(listener, return_exceptions=True)
 
 
 def rest_collector() -> None:

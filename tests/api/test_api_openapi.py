@@ -13,8 +13,8 @@ from redrive.api.openapi_examples import NoExample, example_of, with_nulls
 from .conftest import Api
 from .document import API, DOCUMENT, OPERATIONS, Operation, schema_for
 
-# About the document itself, and for browsers.
-UNDESCRIBED = {"/openapi.json", "/docs", "/docs/style.css", "/login"}
+# About the document itself, for browsers, and a WebSocket.
+UNDESCRIBED = {"/openapi.json", "/docs", "/docs/style.css", "/login", "/v1/endpoints/{endpoint_id}/hub"}
 every_operation = pytest.mark.parametrize("operation", OPERATIONS, ids=str)
 
 

@@ -21,18 +21,22 @@ from redrive.core.permissions import Role
 from redrive.core.ports import WorkerCard
 from redrive.core.presets import PresetOverrides, presets
 from redrive.destinations.python import Handler
+from redrive.destinations.relay import RelayDestination
 from redrive.engine.heartbeat import Heartbeat
 from redrive.engine.operations import run_operations
+from redrive.engine.worker import Worker
 from redrive.settings import Settings, load_settings
 from redrive.store import sessions
 from redrive.store.audit import Act
 from redrive.store.clock import Clock, DatabaseClock
 from redrive.store.db import Pooler
+from redrive.store.endpoints import EndpointTermsBook
 from redrive.store.keys import new_key, store_key
 from redrive.store.listen import listen
 from redrive.store.operation_steps import OperationSteps
-from redrive.store.orgs import ensure_org
+from redrive.store.orgs import ensure_org, new_id
 from redrive.store.seal import Sealer
+from redrive.store.tasks import Tasks
 from redrive.store.workers import Workers
 from redrive.web.site import Site
 from support.processes import ADMIN_KEY, LOOPBACK, SECRET_KEY
@@ -52,6 +56,7 @@ class Installation:
     host: str
     port: int
     api: Remote
+    relay: RelayDestination
 
     async def work(self) -> None:
         """Carry out everything that is due by the test's clock, operations included."""
@@ -59,7 +64,13 @@ class Installation:
         await steps.step()
         async with open_worker(self.settings, self.stores.engine, clock=self.clock, dice=lambda: 0.5) as worker:
             await worker.run_until_idle()
+        await self.relay_worker().run_until_idle()
         await steps.step()
+
+    def relay_worker(self) -> Worker:
+        """What delivers through the hubs that are connected."""
+        tasks = Tasks(self.stores.engine, self.clock)
+        return Worker(tasks, [self.relay], worker_id=new_id(), concurrency=64, dice=lambda: 0.5)
 
     async def other_org(self, name: str) -> Remote:
         """A caller of another org."""
@@ -134,7 +145,8 @@ async def installation(
     async with open_stores(url, size=pool_size, name="test-api", pooler=pooler) as stores:
         rules = AddressRules(settings.allow_networks)
         sealer = Sealer.from_passphrase(SECRET_KEY)
-        context = ApiContext(stores.engine, stores.app, sealer, clock, rules, "0.0.1")
+        relay = RelayDestination(EndpointTermsBook(stores.engine, sealer), version="0.0.1")
+        context = ApiContext(stores.engine, stores.app, sealer, clock, rules, "0.0.1", hubs=relay)
         listener = _listen(port)
         host, port = listener.getsockname()
         api_app = create_app(context, Site(context))
@@ -146,7 +158,7 @@ async def installation(
                 await asyncio.sleep(0.005)
         api = Remote(host, port, ADMIN_KEY)
         try:
-            yield Installation(url, settings, stores, clock, prepared.org_id, host, port, api)
+            yield Installation(url, settings, stores, clock, prepared.org_id, host, port, api, relay)
         finally:
             api.close()
             server.should_exit = True

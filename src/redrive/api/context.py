@@ -11,6 +11,7 @@ from redrive.api.browser import client_address
 from redrive.api.cursors import Cursors
 from redrive.api.turns import Turns
 from redrive.core.address import AddressRules
+from redrive.core.ports import Hubs
 from redrive.store.audit import Act
 from redrive.store.clock import Clock
 from redrive.store.db import Database, Session
@@ -31,6 +32,7 @@ class ApiContext:
     version: str
     trust_proxy: bool = False  # X-Forwarded-For and -Proto are those of a proxy of ours
     public_url: str | None = None  # where senders reach us; None: where a request did
+    hubs: Hubs | None = None  # where hubs of relays are let in
     turns: Turns = field(default_factory=Turns)
 
     @asynccontextmanager

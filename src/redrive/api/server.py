@@ -23,6 +23,7 @@ from redrive.api.failures import answer_of, problem_of
 from redrive.api.front_door import BATCH_PATH, EVENTS_PATH, FrontDoor, read_headers
 from redrive.api.guard import Guard
 from redrive.api.hook_door import HookDoor
+from redrive.api.hub_door import HubDoor, is_hub_path
 from redrive.api.methods import PathMethods
 from redrive.api.operation_desk import OperationDesk
 from redrive.api.problems import PROBLEM_TYPE, FieldError, Problem, bad_query, invalid
@@ -105,7 +106,8 @@ def create_app(context: ApiContext, pages: Pages | None = None) -> "Api":
     front_door = FrontDoor(authenticator, committer, reader)
     hook_door = HookDoor(context, authenticator, committer, reader)
     guard = Guard(routes, authenticator, reader)
-    return Api(front_door, hook_door, guard, committer, authenticator, desk, routes, pages)
+    hub_door = HubDoor(context, authenticator)
+    return Api(front_door, hook_door, hub_door, guard, committer, authenticator, desk, routes, pages)
 
 
 class Api:
@@ -115,6 +117,7 @@ class Api:
         self,
         front_door: FrontDoor,
         hook_door: HookDoor,
+        hub_door: HubDoor,
         guard: Guard,
         committer: Committer,
         authenticator: Authenticator,
@@ -127,6 +130,7 @@ class Api:
         self.routes = routes
         self._pages = pages
         self._hook_door = hook_door
+        self._hub_door = hub_door
         self._guard = guard
         self._status_window = StatusWindow(authenticator, routes.state.status_desk)
         self._methods: PathMethods = routes.state.methods
@@ -138,12 +142,15 @@ class Api:
             await self._live(receive, send)
         elif scope["type"] == "http":
             await self._answer(scope, receive, send)
+        elif scope["type"] == "websocket" and is_hub_path(scope["path"]):
+            await self._hub_door(scope, receive, send)
         else:
             await send({"type": "websocket.close", "code": 1000})
 
     def close_streams(self) -> None:
         """The process ends: streams and those who wait are answered now."""
         self.desk.close()
+        self._hub_door.close()
         if self._pages is not None:
             self._pages.close()
 

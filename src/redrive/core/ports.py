@@ -14,8 +14,10 @@ from redrive.core.decide import Decision
 from redrive.core.notices import Call, Notice
 from redrive.core.outcome import Outcome
 from redrive.core.policy import Policy
+from redrive.core.relay import Answered, Unanswered
 
 HTTP_QUEUE = "http"
+RELAY_QUEUE = "relay"
 HANDLER_QUEUE_PREFIX = "handler:"
 
 
@@ -235,6 +237,30 @@ class ReachingDestination(Destination, Protocol):
     """A destination that cannot reach every endpoint at every time: only tasks of those that it can are claimed."""
 
     def can_reach(self, endpoint_id: UUID) -> bool: ...
+
+
+class HubLink(Protocol):
+    """A connection that a hub opened."""
+
+    def post(self, text: str) -> None:
+        """Send a message, soon and in order. Where the connection is gone, nothing happens."""
+        ...
+
+
+class HubSeat(Protocol):
+    """A hub's place among those of its endpoint."""
+
+    def heard(self, result: Answered | Unanswered) -> None: ...
+
+    def leave(self) -> None: ...
+
+
+class Hubs(Protocol):
+    """Where hubs are let in to deliver."""
+
+    def join(self, org_id: UUID, endpoint_id: UUID, endpoint: str, link: HubLink, forward: str) -> HubSeat | None:
+        """`endpoint` is its name, `forward` where the hub delivers to. None: there is no room for another hub."""
+        ...
 
 
 class EndpointTerms(NamedTuple):

@@ -194,6 +194,12 @@ def _id_of_test(request: Request, caller: Caller, endpoint_id: UUID) -> UUID:
     return new_id() if key is None else id_of_key(caller.org_id, "event", f"test\n{endpoint_id}\n{key}")
 
 
+@router.get("/{endpoint_id}/hub", include_in_schema=False)
+async def hub_of_endpoint(endpoint_id: str, caller: Manager) -> Response:
+    """For those who come without a WebSocket; with one, hub_door is asked."""
+    raise Problem(426, "A hub connects here by WebSocket: run `redrive hub`.", headers=(("upgrade", "websocket"),))
+
+
 @router.get("/{endpoint_id}/deliveries", responses=shows(Page[Delivery]))
 async def list_deliveries(
     endpoint_id: str, query: Annotated[DeliveriesQuery, Query()], caller: Reader, context: Context
