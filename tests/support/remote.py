@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 from urllib.parse import urlencode
@@ -40,6 +41,28 @@ class Remote:
         given = {"name": f"endpoint {uuid4().hex}", "url": url, "event_types": [f"only.{uuid4().hex}"], **fields}
         made: dict[str, Any] = await self.post("/v1/endpoints", given)
         return made
+
+    async def relay(self, **fields: object) -> dict[str, Any]:
+        made: dict[str, Any] = await self.post(
+            "/v1/endpoints", {"name": f"relay {uuid4().hex}", "kind": "relay", **fields}
+        )
+        return made
+
+    async def webhook(self, endpoint: Mapping[str, Any], body: bytes = b"{}", **headers: str) -> str:
+        """Sent to the address of a relay, without a key; the id of the event that it became."""
+        answer = await self.try_webhook(endpoint, body, **headers)
+        assert answer.status == 202, answer.body
+        event_id: str = answer.json["event_id"]
+        return event_id
+
+    async def try_webhook(self, endpoint: Mapping[str, Any], body: bytes = b"{}", **headers: str) -> Answer:
+        path = "/v1/hooks/" + str(endpoint["hook_url"]).rpartition("/")[2]
+        return await self.http.request("POST", path, body=body, headers=headers)
+
+    async def deliveries(self, endpoint_id: str) -> list[dict[str, Any]]:
+        """Oldest first."""
+        listed = await self.get(f"/v1/endpoints/{endpoint_id}/deliveries", limit="250")
+        return list(reversed(listed["data"]))
 
     async def try_event(self, endpoint_id: str, payload: object = None, **headers: str) -> Answer:
         body = {"event_type": "invoice.paid", "payload": payload or {"n": 1}, "endpoint_id": endpoint_id}

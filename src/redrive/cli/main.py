@@ -10,6 +10,7 @@ from redrive.cli import (
     dead,
     endpoints,
     events,
+    hub,
     keys,
     login_link,
     migrate,
@@ -51,7 +52,7 @@ def redrive(
     """Reliable delivery with retries, dead letters and redrive."""
 
 
-for single in (serve, worker, migrate, check, login_link, send, pausing, stats, audit, notices):
+for single in (serve, worker, hub, migrate, check, login_link, send, pausing, stats, audit, notices):
     single.add_to(app)
 for name, noun in (
     ("dead", dead),
