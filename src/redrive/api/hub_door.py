@@ -174,14 +174,13 @@ class _Visit:
         try:
             async with asyncio.timeout(HELLO_WITHIN_S):
                 text = await self._next()
-        except TimeoutError:
-            return NO_HELLO
-        try:
             while text is not None:
                 ending = self._take(text)
                 if ending is not None:
                     return ending
                 text = await self._next()
+        except TimeoutError:
+            return NO_HELLO
         except BadMessage as bad:
             return End(BAD_MESSAGE, f"a message cannot be used: {bad}")
         return GONE_AWAY
