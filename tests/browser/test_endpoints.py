@@ -2,8 +2,10 @@
 
 from playwright.async_api import Page, expect
 
+from support.axe import assert_accessible
 from support.engine import ManualClock
 from support.installation import Installation
+from support.layout import assert_fits
 from support.receiver import Receiver
 
 from .conftest import SignedIn
@@ -38,6 +40,54 @@ async def test_one_is_made_its_secret_shown_once_and_a_test_followed_to_its_end(
     await page.get_by_role("button", name="Test delivery").click()
     await expect(page.locator("[data-test-result]")).to_contain_text("Delivered: HTTP 200 in")
     await expect(page.locator("tbody tr")).to_contain_text("redrive.test")
+
+
+async def test_a_relay_is_made_verified_and_given_another_address(
+    installation: Installation, signed_in: SignedIn
+) -> None:
+    page = await signed_in("ADMIN")
+    await page.goto("/endpoints/new")
+    await page.get_by_role("link", name="Relay webhooks of others").click()
+    await page.get_by_label("Name", exact=True).fill("github")
+    await page.get_by_label("Verify signatures of").select_option("github")
+    await assert_accessible(page)
+    await page.get_by_role("button", name="Make endpoint").click()
+    missing = page.locator(".field", has=page.get_by_label("Secret that the sender signs with")).get_by_role("alert")
+    await expect(missing).to_contain_text("is needed")
+    await page.get_by_label("Secret that the sender signs with").fill("chosen with the sender")
+    await page.get_by_role("button", name="Make endpoint").click()
+    await page.get_by_role("button", name="I have kept it").click()
+    await expect(page.get_by_text("those of GitHub")).to_be_visible()
+    address = await page.locator("#hook-url").inner_text()
+    (made,) = (await installation.api.get("/v1/endpoints"))["data"]
+    assert (made["hook_url"], made["kind"], made["ordered"], made["policy"], made["event_types"]) == (
+        address,
+        "relay",
+        True,
+        "relay",
+        [],
+    )
+    assert (await installation.api.try_webhook(made)).status == 401
+    await page.get_by_role("link", name="Edit").click()
+    await page.get_by_label("Name", exact=True).fill("code")
+    await page.get_by_role("button", name="Save").click()
+    await expect(page.get_by_role("heading", level=1, name="code")).to_be_visible()
+    await page.get_by_role("link", name="Edit").click()
+    await assert_accessible(page)
+    await page.get_by_role("button", name="Stop verifying").click()
+    await page.get_by_role("dialog").get_by_role("button", name="Stop verifying").click()
+    await expect(page.get_by_text("None are asked for")).to_be_visible()
+    assert (await installation.api.try_webhook(made)).status == 202
+    await page.goto(f"/endpoints/{made['id']}")
+    await assert_accessible(page)
+    for width in (390, 1440):
+        await page.set_viewport_size({"width": width, "height": 900})
+        await assert_fits(page)
+    await page.get_by_text("More", exact=True).click()
+    await page.get_by_role("button", name="New address").click()
+    await page.get_by_role("dialog").get_by_role("button", name="New address").click()
+    await expect(page.locator("#hook-url")).not_to_have_text(address)
+    assert (await installation.api.try_webhook(made)).status == 404
 
 
 async def test_a_test_that_fails_says_why(live: Installation, receiver: Receiver, signed_in: SignedIn) -> None:

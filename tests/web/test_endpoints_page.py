@@ -144,6 +144,42 @@ async def test_the_form_of_one_holds_what_it_has(api: Api) -> None:
     assert "checked" in page.one("input", name="ordered").attributes
 
 
+async def test_a_relay_shows_its_address_to_those_who_may_change_it_and_how_to_run_its_hub(api: Api) -> None:
+    made = await api.endpoint(
+        name="github", kind="relay", url=None, event_types=[], verify={"scheme": "github", "secret": "hunter2"}
+    )
+    page = await read(api.owner, f"/endpoints/{made['id']}")
+    assert page.one("code", id="hook-url").text == made["hook_url"]
+    assert page.has("button", data_copy_from="#hook-url")
+    assert page.has("button", text="New address")
+    assert "those of GitHub" in page.text
+    assert f"redrive hub --edge … --endpoint {made['id']}" in page.text
+    assert "None" not in page.text
+    looked_at = await read(api.viewer, f"/endpoints/{made['id']}")
+    assert looked_at.one("code", id="hook-url").text.endswith("/v1/hooks/[redacted]")
+    assert not looked_at.has("button", data_copy_from="#hook-url")
+    assert "relay, through a hub" in (await read(api.viewer, "/endpoints")).text
+
+
+async def test_the_forms_of_a_relay_have_no_url_and_never_show_the_secret(api: Api) -> None:
+    new = await read(api.owner, "/endpoints/new?kind=relay")
+    assert new.one("input", name="kind").attributes["value"] == "relay"
+    assert new.one("input", name="policy").attributes["value"] == "relay"
+    assert "checked" in new.one("input", name="ordered").attributes
+    assert new.has("select", name="verify.scheme")
+    assert not new.has("input", name="url")
+    usual = await read(api.owner, "/endpoints/new")
+    assert usual.has("input", name="url")
+    assert not usual.has("select", name="verify.scheme")
+    made = await api.endpoint(kind="relay", url=None, event_types=[], verify={"scheme": "slack", "secret": "hunter2"})
+    edit = await read(api.owner, f"/endpoints/{made['id']}/edit")
+    assert not edit.has("input", name="url")
+    assert not edit.has("textarea", name="ca_pem")
+    assert "selected" in edit.one("option", value="slack").attributes
+    assert edit.has("button", text="Stop verifying")
+    assert b"hunter2" not in edit.answer.body
+
+
 async def test_a_search_leads_to_the_endpoint_of_that_name_or_says_there_is_none(api: Api) -> None:
     made = await api.endpoint(name="billing & co")
     led = await api.owner.get("/endpoints?q=billing%20%26%20co")

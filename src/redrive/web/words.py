@@ -28,6 +28,13 @@ REASONS = {
     "skipped": "skipped by a person",
 }
 
+SENDERS = {"standard": "Standard Webhooks", "github": "GitHub", "stripe": "Stripe", "slack": "Slack"}
+
+
+def sender_of(scheme: str) -> str:
+    """Whose way of signing a scheme is."""
+    return SENDERS.get(scheme, scheme)
+
 
 def number(value: int | float | None) -> str:
     """Thousands apart; a dash for what is not known."""

@@ -13,13 +13,14 @@ from redrive.api.endpoint_view import endpoint_view
 from redrive.api.problems import not_found
 from redrive.api.queries import id_in_path
 from redrive.api.shapes import Shape
+from redrive.core.inbound import Scheme
 from redrive.store import deliveries, endpoints, pausing
 from redrive.store.db import Record, Session
 from redrive.store.endpoint_health import EndpointHealth, health_of, health_of_many
 from redrive.store.endpoint_history import history_of
 from redrive.store.endpoint_names import endpoint_called, offered_names
 from redrive.store.endpoint_states import EndpointState, get_state, get_states
-from redrive.store.endpoints import get_endpoint
+from redrive.store.endpoints import RELAY, get_endpoint
 from redrive.store.pausing import Pause
 from redrive.store.policies import list_policies
 from redrive.web.endpoint_chart import drawn_history
@@ -89,8 +90,10 @@ class EndpointFormPage:
     frame: Frame
     shape: Shape | None
     policies: list[str]
+    is_relay: bool
 
     path = PATH
+    schemes = tuple(Scheme)
 
 
 @router.get(PATH)
@@ -132,7 +135,8 @@ async def new_endpoint_page(request: Request, visitor: Visitor, context: Context
     async with context.tenant(visitor) as session:
         frame = await load_frame(session, visitor, context.clock, PATH)
         offered = await _policies(session)
-    return render(request, "endpoint_form.html", EndpointFormPage(frame, None, offered))
+    is_relay = request.query_params.get("kind") == RELAY
+    return render(request, "endpoint_form.html", EndpointFormPage(frame, None, offered, is_relay))
 
 
 @router.get(f"{PATH}/{{endpoint_id}}/edit")
@@ -142,7 +146,7 @@ async def edit_endpoint_page(endpoint_id: str, request: Request, visitor: Visito
         row = await _endpoint(session, endpoint_id)
         offered = await _policies(session)
     shape = endpoint_view(request, context, visitor, row)
-    return render(request, "endpoint_form.html", EndpointFormPage(frame, shape, offered))
+    return render(request, "endpoint_form.html", EndpointFormPage(frame, shape, offered, row["kind"] == RELAY))
 
 
 async def _policies(session: Session) -> list[str]:
