@@ -161,10 +161,8 @@ class HttpDestination:
             f"redrive-event-type: {header_text(job.event_type)}\r\nredrive-attempt: {job.attempts + 1}\r\n"
             f"content-type: {header_text(job.content_type)}\r\n"
         )
-        if job.gap:
-            lines += f"redrive-gap: {job.gap}\r\n"
-        if job.out_of_order:
-            lines += "redrive-out-of-order: true\r\n"
+        if job.lane is not None:
+            lines += "".join(f"{name}: {value}\r\n" for name, value in order_headers(job).items())
         return lines.encode("ascii") + plan.head
 
     async def aclose(self) -> None:

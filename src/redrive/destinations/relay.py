@@ -19,7 +19,7 @@ from redrive.core.redact import redact_text, redact_url
 from redrive.core.relay import Answered, Delivery, Unanswered, Welcome, encode
 from redrive.destinations.answers import impossible, outcome_of, shown_headers
 from redrive.destinations.client import CLIENT_HEADERS
-from redrive.destinations.plans import Plans, Seal, header_text
+from redrive.destinations.plans import Plans, Seal, header_text, order_headers
 
 MAX_HUBS = 8  # of an endpoint
 TURN_WAIT_S = 3.0  # for the webhook before: a fifth of a lease's margin, unless that is set
@@ -127,9 +127,9 @@ class RelayDestination:
             hubs[0].welcome(delivers=True)
         log.info("hub_left", org_id=str(hub.org_id), endpoint_id=str(hub.endpoint_id), hubs=len(hubs))
 
-    def reachable(self) -> frozenset[UUID]:
-        """The endpoints that a hub is connected for now."""
-        return frozenset(self._hubs)
+    def can_reach(self, endpoint_id: UUID) -> bool:
+        """Whether a hub is connected for it now."""
+        return endpoint_id in self._hubs
 
     def stop(self) -> None:
         """The process ends: a hub that is cut off now did not fail."""
@@ -249,4 +249,5 @@ def _signed_headers(plan: _Plan, job: Job, now: datetime) -> Headers:
         "redrive-event-type": header_text(job.event_type),
         "redrive-attempt": str(job.attempts + 1),
         "content-type": header_text(job.content_type),
+        **order_headers(job),
     }

@@ -84,7 +84,7 @@ class Agenda:
             self._counted[outlet.place] = outlet
         elif outlet.place in self._counted:
             del self._counted[outlet.place]
-        when = outlet.asked_at()
+        when = outlet.asked_at() if self._can_reach(outlet.place) else None
         if when is not None and when <= at:
             self._ready.setdefault(outlet.place.org_id, {})[outlet.place] = outlet
             return
@@ -111,7 +111,7 @@ class Agenda:
         wanted = [
             place
             for place, outlet in self._counted.items()
-            if outlet.owned_until <= at and place in self._ready.get(place.org_id, ()) and self._can_reach(place)
+            if outlet.owned_until <= at and place in self._ready.get(place.org_id, ())
         ]
         return wanted[:MAX_ASKS]
 
@@ -151,7 +151,7 @@ class Agenda:
                 if count == MAX_ASKS:
                     return turns
                 outlet = of_org[place]
-                if (outlet.counted and outlet.owned_until <= at) or not self._can_reach(place):
+                if outlet.counted and outlet.owned_until <= at:
                     continue
                 room = outlet.room(at, free)
                 if room <= 0 or (not hurry and outlet.is_crowded(free)):
