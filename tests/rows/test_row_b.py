@@ -161,6 +161,9 @@ async def test_b4_the_next_webhook_waits_until_the_one_before_is_delivered_or_fa
     assert statuses == ["delivered", "failed", "delivered", "delivered"]
 
 
+# B-5 (pending for seven days, and then a dead letter with a notification) is tested here, between its neighbours.
+
+
 async def test_b6_every_retry_is_logged_with_the_webhook_s_id_and_its_attempt(
     redrive: Installation, receiver: HoldingReceiver, clock: ManualClock
 ) -> None:
