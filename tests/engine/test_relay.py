@@ -157,7 +157,7 @@ async def test_an_answer_is_judged_as_one_over_http_is(status: int, category: Ca
 async def test_without_a_hub_nothing_is_tried() -> None:
     task = job()
     relay = await relay_with(task)
-    assert relay.reachable() == frozenset()
+    assert not relay.can_reach(ENDPOINT)
     assert await relay.attempt(task, NOW) == NO_HUB
 
 
@@ -252,7 +252,7 @@ async def test_the_next_hub_takes_over_and_what_was_under_way_may_have_arrived()
     assert waiting.said[-1] == Welcome("relay", True)
     assert isinstance(await tried(relay, waiting, first), Try)
     waiting.seat.leave()
-    assert relay.reachable() == frozenset()
+    assert not relay.can_reach(ENDPOINT)
 
 
 async def test_an_edge_that_stops_blames_nobody_for_what_it_broke_off() -> None:
@@ -276,4 +276,4 @@ async def test_an_endpoint_has_so_many_hubs_and_no_more_and_each_wakes_the_worke
     hubs = [PlayedHub(relay) for _ in range(MAX_HUBS)]
     assert relay.join(ORG, ENDPOINT, "relay", hubs[0], FORWARD) is None
     assert len(woken) == MAX_HUBS
-    assert relay.reachable() == {ENDPOINT}
+    assert relay.can_reach(ENDPOINT)

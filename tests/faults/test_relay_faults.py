@@ -22,7 +22,6 @@ from support.remote import QUICK, Remote
 
 pytestmark = pytest.mark.faults
 
-in_order = pytest.mark.xfail(reason="order is kept by the claim's lanes, which are not there yet", strict=False)
 
 WEBHOOKS = 200
 KILLS_AT = (40, 100, 160)  # webhooks accepted
@@ -138,7 +137,6 @@ async def test_what_arrives_twice_has_the_same_id_and_nothing_arrives_that_was_n
     assert len(run.received) - len(run.accepted) <= 10 * len(KILLS_AT)
 
 
-@in_order
 async def test_first_arrivals_are_in_the_order_of_acceptance(run: Run) -> None:
     assert list(dict.fromkeys(run.received)) == run.accepted
 

@@ -17,8 +17,6 @@ from support.processes import until
 from support.receiver import Answer
 from support.remote import at
 
-in_order = pytest.mark.xfail(reason="order is kept by the claim's lanes, which are not there yet", strict=False)
-
 DELAYS_S = [2**n for n in range(12)] + [3600, 3600]
 
 
@@ -134,7 +132,6 @@ async def test_b3_the_delays_double_up_to_an_hour_and_come_from_the_stored_state
     ]
 
 
-@in_order
 async def test_b4_the_next_webhook_waits_until_the_one_before_is_delivered_or_failed(
     redrive: Installation, receiver: HoldingReceiver, clock: ManualClock
 ) -> None:

@@ -36,7 +36,7 @@ from redrive.destinations.client import (
     TransferError,
     build_head,
 )
-from redrive.destinations.plans import Plans, Seal, header_text
+from redrive.destinations.plans import Plans, Seal, header_text, order_headers
 
 JSON_TYPE = "application/json"
 

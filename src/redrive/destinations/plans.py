@@ -72,3 +72,9 @@ class Seal(NamedTuple):
 def header_text(text: str) -> str:
     """Text as a header value: visible ASCII stands for itself, anything else is percent-encoded."""
     return quote(text, safe=" !#$&'()*+,-./:;<=>?@[]^_`{|}~\"\\")
+
+
+def order_headers(job: Job) -> dict[str, str]:
+    """What a receiver is told of a task that must stay in order: what is missing before it, and that it comes late."""
+    told = {"redrive-gap": str(job.gap)} if job.gap else {}
+    return told | {"redrive-out-of-order": "true"} if job.out_of_order else told
