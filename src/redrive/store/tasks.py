@@ -117,7 +117,7 @@ class Tasks:
         await self._db.execute("disown_endpoints", worker_id)
 
     async def wake_lanes(self) -> list[Stream]:
-        return [_stream(row) for row in await self._db.fetch("wake_lanes", MAX_WOKEN)]
+        return [_stream(row) for row in await self._db.fetch("wake_lanes", MAX_WOKEN, self._clock.now())]
 
     async def settle(self, settlements: Sequence[Settlement], worker_id: UUID | None = None) -> list[Settled]:
         """Write decisions. What a person changes at the same time may stand in the way: the server breaks one up."""

@@ -81,10 +81,10 @@ BEGIN
   END IF;
 END $$;
 
--- promote_next: the first of a lane becomes its head. Called where a head has ended, in the same transaction.
-CREATE FUNCTION redrive.promote_next(p_org uuid, p_lane uuid) RETURNS void LANGUAGE plpgsql VOLATILE AS $$
+-- promote_next: the first of a lane becomes its head, and is due from then on. Called where a head has ended, in the same transaction.
+CREATE FUNCTION redrive.promote_next(p_org uuid, p_lane uuid, p_now timestamptz) RETURNS void LANGUAGE plpgsql VOLATILE AS $$
 BEGIN
-  UPDATE redrive.task t SET behind = NULL
+  UPDATE redrive.task t SET behind = NULL, due_at = greatest(t.due_at, p_now)
    WHERE t.org_id = p_org AND t.id = (
      SELECT n.id FROM redrive.task n WHERE n.org_id = p_org AND n.lane = p_lane AND n.behind AND n.open ORDER BY n.place LIMIT 1);
 END $$;
@@ -109,7 +109,7 @@ BEGIN
            gap = l.gap + 1, halted_at = coalesce(excluded.halted_at, l.halted_at), halted_by = coalesce(excluded.halted_by, l.halted_by);
   END IF;
   IF OLD.behind IS NULL AND NOT v_halts THEN
-    PERFORM redrive.promote_next(NEW.org_id, NEW.lane);
+    PERFORM redrive.promote_next(NEW.org_id, NEW.lane, NEW.updated_at);
   END IF;
   RETURN NULL;
 END $$;

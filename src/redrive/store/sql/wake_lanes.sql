@@ -1,4 +1,5 @@
--- wake_lanes: lanes to which something was added get a head, if they have none. $1 at most so many wake-ups.
+-- wake_lanes: lanes to which something was added get a head, if they have none. It is due from then on. $1 at most so many
+-- wake-ups, $2 now (NULL: the database's clock).
 -- The streams of the new heads are answered.
 --
 -- Whether a lane has a head is known for certain only under that head's lock: a transaction that ends it, and does not see what
@@ -28,7 +29,7 @@ first AS MATERIALIZED (
        ORDER BY t.place LIMIT 1 FOR UPDATE) f
    WHERE l.head IS NULL AND NOT l.is_halted),
 promoted AS (
-  UPDATE redrive.task t SET behind = NULL FROM first WHERE t.org_id = first.org_id AND t.id = first.id
+  UPDATE redrive.task t SET behind = NULL, due_at = greatest(t.due_at, coalesce($2::timestamptz, clock_timestamp())) FROM first WHERE t.org_id = first.org_id AND t.id = first.id
   RETURNING t.queue, t.org_id, t.endpoint_id, t.attempts > 0 AS is_retry, t.due_at),
 seen AS (
   DELETE FROM redrive.lane_wake w USING woken, lanes l
