@@ -58,9 +58,7 @@ async def test_a_rate_is_kept_by_all_workers_together(live: Engine, receiver: Re
     await live.accept_many(60)
     async with live.worker() as one, live.worker() as other, live.running(one), live.running(other):
         await live.until(ALL_DONE)
-    for begin in watcher.times:
-        within = [at for at in watcher.times if begin <= at < begin + 0.5]
-        assert len(within) <= 50 * 0.5 + 5 + 2  # what it lets through, what it may do at once, and the clocks' doubt
+    assert watcher.times[-1] - watcher.times[0] >= (60 - 5 - 1) / 50  # a tenth of a second's worth may go at once
 
 
 async def test_a_limited_endpoint_goes_on_when_its_worker_stops(live: Engine, receiver: Receiver) -> None:

@@ -227,9 +227,9 @@ async def test_what_is_added_while_the_head_is_ending_is_not_forgotten(database_
                 head.id,
             )
             second = await engine.accept()
-            assert await engine.tasks.wake_lanes() == []
+            assert (await engine.tasks.wake_lanes()).streams == []
             await transaction.commit()
-        (stream,) = await engine.tasks.wake_lanes()
+        (stream,) = (await engine.tasks.wake_lanes()).streams
         assert stream.place.queue == HTTP_QUEUE
         assert [job.event_id for job in await engine.claim()] == [second]
 

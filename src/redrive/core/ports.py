@@ -149,6 +149,13 @@ class Survey(NamedTuple):
     due_at: Mapping[Stream, datetime]
 
 
+class Woken(NamedTuple):
+    """The streams of lanes that got a head. `more`: not all were looked at."""
+
+    streams: list[Stream]
+    more: bool
+
+
 class Owned(NamedTuple):
     """An endpoint that a worker has to itself, and what it has to count there."""
 
@@ -175,8 +182,8 @@ class TaskStore(Protocol):
 
     async def disown(self, worker_id: UUID) -> None: ...
 
-    async def wake_lanes(self) -> list[Stream]:
-        """Give lanes a head to which something was added; the streams of these."""
+    async def wake_lanes(self) -> Woken:
+        """Give lanes a head to which something was added."""
         ...
 
     async def settle(self, settlements: Sequence[Settlement], worker_id: UUID) -> list[Settled]: ...

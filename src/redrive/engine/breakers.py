@@ -53,7 +53,9 @@ class Breakers:
         self._begin = begin
 
     def note(self, outlet: Outlet, outcome: Outcome, took_s: float, at: float) -> None:
-        """A try has ended."""
+        """A try has ended. What handlers do is no endpoint's health."""
+        if outlet.place.id == NO_ENDPOINT:
+            return
         verdict = breaker_verdict(outcome)
         if verdict is Verdict.SUCCEEDED:
             outlet.succeeded()
@@ -61,8 +63,6 @@ class Breakers:
                 return
         elif verdict is Verdict.FAILED:
             outlet.failed(at)
-        if outlet.place.id == NO_ENDPOINT:
-            return
         if outlet.breaker is not CLOSED and at - took_s < outlet.breaker_since:
             return  # begun before: it tells of another time
         outlet.catch_up(at)

@@ -36,20 +36,22 @@ class Lookout:
 
         Nothing at all means that anything may be due.
         """
-        if not told:
+        try:
+            streams = [_stream(line) for line in told.splitlines()]
+        except ValueError:
+            streams = []  # not ours, or of another version
+        if not streams:
             self._survey_by = 0.0
             self._lanes_told = True
-        for line in told.splitlines():
-            queue, org_id, endpoint_id = line.split("\t")
-            if not queue:
+        for stream in streams:
+            if stream.place.queue in self._queues:
+                self._told.add(stream)
+            elif not stream.place.queue:
                 self._lanes_told = True
-            elif queue in self._queues:
-                place = Place(queue, UUID(org_id), UUID(endpoint_id) if endpoint_id else NO_ENDPOINT)
-                self._told.add(Stream(place, False))
 
-    async def look(self) -> None:
-        """Bring the agenda up to date, as far as it is time to."""
-        is_time = time.monotonic() >= self._survey_by
+    async def look(self, *, everywhere: bool = False) -> None:
+        """Bring the agenda up to date, as far as it is time to. `everywhere`: it is."""
+        is_time = everywhere or time.monotonic() >= max(self._survey_by, self._survey_from)
         if self._lanes_told or is_time:
             await self.wake_lanes()
         if is_time:
@@ -69,13 +71,14 @@ class Lookout:
 
     def next_look(self) -> float:
         """When to look again at the latest, on the monotonic clock."""
-        return min(self._survey_by, self._survey_from) if self._agenda.is_unsure else self._survey_by
+        return self._survey_from if self._agenda.is_unsure else max(self._survey_by, self._survey_from)
 
     async def wake_lanes(self) -> None:
         self._lanes_told = False
-        streams = await self._store.wake_lanes()
+        woken = await self._store.wake_lanes()
+        self._lanes_told |= woken.more
         now = time.monotonic()
-        for stream in streams:
+        for stream in woken.streams:
             if stream.place.queue in self._queues:
                 self._agenda.tell(stream, now, now)
 
@@ -102,3 +105,8 @@ class Lookout:
         """Nothing is under way any more: others may have what was ours."""
         if self._has_owned:
             await self._store.disown(self._worker_id)
+
+
+def _stream(line: str) -> Stream:
+    queue, org_id, endpoint_id = line.split("\t")
+    return Stream(Place(queue, UUID(org_id), UUID(endpoint_id) if endpoint_id else NO_ENDPOINT), False)

@@ -136,8 +136,7 @@ class Worker:
         left = limit
         try:
             while left is None or left > 0:
-                self._lookout.tell("")
-                await self._lookout.look()
+                await self._lookout.look(everywhere=True)
                 most = self._concurrency if left is None else min(self._concurrency, left)
                 claim = await self._claim(most, hurry=True)
                 if claim is None or not (claim.jobs or claim.held or claim.barred):
@@ -268,7 +267,7 @@ class Worker:
         outlet.ended(settlement.took_s if settlement.outcome is not None else None)
         if self._breakers is not None and settlement.outcome is not None:
             self._breakers.note(outlet, settlement.outcome, settlement.took_s, now)
-        if self._agenda.is_short_of_room:
+        if self._agenda.is_short_of_room and not outlet.is_crowded(self._free()):
             self._wanted.set()
         self._settler.put(settlement)
 

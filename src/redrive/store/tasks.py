@@ -30,6 +30,7 @@ from redrive.core.ports import (
     Settlement,
     Stream,
     Survey,
+    Woken,
 )
 from redrive.store.clock import Clock
 from redrive.store.db import Database, Record, Session, array_or_null
@@ -116,8 +117,10 @@ class Tasks:
     async def disown(self, worker_id: UUID) -> None:
         await self._db.execute("disown_endpoints", worker_id)
 
-    async def wake_lanes(self) -> list[Stream]:
-        return [_stream(row) for row in await self._db.fetch("wake_lanes", MAX_WOKEN, self._clock.now())]
+    async def wake_lanes(self) -> Woken:
+        rows = await self._db.fetch("wake_lanes", MAX_WOKEN, self._clock.now())
+        streams = [_stream(row) for row in rows if row["queue"] is not None]
+        return Woken(streams, rows[0]["woken"] == MAX_WOKEN)
 
     async def settle(self, settlements: Sequence[Settlement], worker_id: UUID | None = None) -> list[Settled]:
         """Write decisions. What a person changes at the same time may stand in the way: the server breaks one up."""

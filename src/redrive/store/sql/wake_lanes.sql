@@ -29,13 +29,17 @@ first AS MATERIALIZED (
        ORDER BY t.place LIMIT 1 FOR UPDATE) f
    WHERE l.head IS NULL AND NOT l.is_halted),
 promoted AS (
-  UPDATE redrive.task t SET behind = NULL, due_at = greatest(t.due_at, coalesce($2::timestamptz, clock_timestamp())) FROM first WHERE t.org_id = first.org_id AND t.id = first.id
+  UPDATE redrive.task t SET behind = NULL, due_at = greatest(t.due_at, coalesce($2::timestamptz, clock_timestamp()))
+    FROM first WHERE t.org_id = first.org_id AND t.id = first.id
   RETURNING t.queue, t.org_id, t.endpoint_id, t.attempts > 0 AS is_retry, t.due_at),
 seen AS (
   DELETE FROM redrive.lane_wake w USING woken, lanes l
    WHERE w.org_id = woken.org_id AND w.lane = woken.lane AND w.number = woken.number
      AND l.org_id = w.org_id AND l.lane = w.lane
      AND (l.head IS NULL OR EXISTS (SELECT FROM locked k WHERE k.org_id = l.org_id AND k.lane = l.lane)))
+-- The others are told, too: whoever wakes a lane may not be the one who can serve it.
 SELECT p.queue, p.org_id, coalesce(p.endpoint_id, '00000000-0000-0000-0000-000000000000'::uuid) AS place, p.is_retry,
-       (SELECT count(*)::int FROM woken) AS woken
-  FROM promoted p;
+       (SELECT count(*)::int FROM woken) AS woken,
+       (SELECT redrive.tell(array_agg(d.queue), array_agg(d.org_id), array_agg(d.endpoint_id))
+          FROM (SELECT DISTINCT queue, org_id, endpoint_id FROM promoted) d)::text AS told
+  FROM turn LEFT JOIN promoted p ON true;
