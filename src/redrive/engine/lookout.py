@@ -13,6 +13,7 @@ from redrive.engine.breakers import Breakers
 
 SURVEY_EVERY_S = 0.5  # how long a task may wait that nobody told of, or that was committed behind the floor
 SURVEY_PART = 20  # a survey that takes long is made less often: a twentieth of the time at most
+MOST_PAUSE_S = 0.9  # but no retry is more than a second late for it
 OWNED_S = 10.0  # how long an endpoint is had to oneself at least
 
 
@@ -87,7 +88,7 @@ class Lookout:
         found = await self._store.survey(self._queues)
         now = time.monotonic()
         self._agenda.learn(found, now, from_start=from_start)
-        pause_s = SURVEY_PART * (time.monotonic() - began)
+        pause_s = min(SURVEY_PART * (time.monotonic() - began), MOST_PAUSE_S)
         self._survey_from = now + pause_s
         if from_start:
             self._survey_by = now + max(SURVEY_EVERY_S, pause_s)
