@@ -27,6 +27,15 @@ async def _endpoint(api: Api, above: Above) -> str:
     return str((await api.endpoint(event_types=EVENT_TYPES))["id"])
 
 
+async def _lane(api: Api, above: Above) -> str:
+    """The one lane of an endpoint that is ordered from now on, with an event that waits in it."""
+    endpoint_id = above["endpoint_id"]
+    changed = await api.owner.request("PATCH", f"/v1/endpoints/{endpoint_id}", {"ordered": True})
+    assert changed.status == 200, changed.body
+    await api.event(EVENT_TYPES[0].replace("*", "paid"), endpoint_id=endpoint_id)
+    return endpoint_id
+
+
 async def _entry(api: Api, above: Above) -> str:
     return str((await api.failed_task())["id"])
 
@@ -85,6 +94,7 @@ MAKERS: dict[str, Maker] = {
     "/v1/events/{event_id}": _event,
     "/v1/endpoints/{endpoint_id}": _endpoint,
     "/v1/hooks/{token}": _hook,
+    "/v1/endpoints/{endpoint_id}/lanes/{lane_id}": _lane,
     "/v1/retry-queue/{task_id}": _entry,
     "/v1/dead-letters/{task_id}": _dead_letter,
     "/v1/logs/{log_id}": _entry,

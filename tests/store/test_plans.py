@@ -34,7 +34,7 @@ MINUTE = timedelta(minutes=1)
 _numbers = count()
 HOT = {
     "task", "event", "attempt", "payload", "dead_letter", "idempotency", "operation", "operation_item", "pulse",
-    "letter_count", "endpoint_history", "notice",
+    "letter_count", "endpoint_history", "notice", "lane",
 }  # fmt: skip
 Arguments = tuple[object, ...]
 ENDED_OPERATIONS = """
@@ -96,6 +96,10 @@ def _succeeded(facts: Facts) -> Arguments:
     )
 
 
+def _redriven(facts: Facts) -> Arguments:
+    return facts.now, facts.engine.org_id, [new_id()], [1.0], "a", "b", None
+
+
 def _failed(facts: Facts) -> Arguments:
     n, none = 50, [None] * 50
     tasks = [new_id() for _ in range(n)]
@@ -150,7 +154,7 @@ ENGINE = [
     Case("judge_items", _items, "operation_item_pkey"),
     Case("sweep_operation", lambda facts: (facts.engine.org_id, new_id(), 5_000), "operation_item_sent"),
     Case("expedite_many", lambda facts: (facts.now, facts.engine.org_id, [new_id()]), "task_pkey"),
-    Case("redrive_many", lambda facts: (facts.now, facts.engine.org_id, [new_id()], [1.0], "a", "b"), "task_pkey"),
+    Case("redrive_many", _redriven, "task_pkey"),
     Case("expire_pick", lambda facts: (*_swept(facts), START, UUID(int=0), 500), "task_open", sorts=False),
     Case("expire_many", _expired, "task_pkey"),
     Case("look_for_notices", lambda facts: (facts.now, 60.0), "notice_untold"),
@@ -214,6 +218,14 @@ def _by_task(facts: Facts) -> Arguments:
     return facts.engine.org_id, facts.task_id
 
 
+def _lanes(facts: Facts) -> Arguments:
+    return facts.engine.org_id, facts.endpoint_id, None, 51
+
+
+def _lane_facts(facts: Facts) -> Arguments:
+    return facts.engine.org_id, facts.endpoint_id, [facts.endpoint_id, new_id()], 1_001
+
+
 def _by_events(facts: Facts) -> Arguments:
     return facts.engine.org_id, [facts.event_id]
 
@@ -266,6 +278,12 @@ APP = [
     Case("count_held", lambda facts: (facts.engine.org_id, new_id(), 10_000), "task_held"),
     Case("hold_causes", lambda facts: (facts.engine.org_id, [new_id()]), "task_pkey"),
     Case("endpoint_history", _history, "endpoint_history_pkey"),
+    Case("waiting_lanes", _lanes, "task_waiting_lane", sorts=False),
+    Case("halted_lanes", _lanes, "lane_halted_of_endpoint", sorts=False),
+    *(
+        Case("get_lanes", _lane_facts, index)
+        for index in ("lane_of_endpoint", "task_head", "task_behind", "attempt_pkey")
+    ),
     Case("list_operations", _operations(None), "operation_pkey", sorts=False),
     Case("list_operations", _operations(True), "operation_unfinished", sorts=False),
     Case("count_operations", lambda facts: (*_operations(True)(facts)[:4], 100), "operation_unfinished"),

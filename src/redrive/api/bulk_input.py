@@ -14,6 +14,7 @@ from redrive.api.endpoint_input import RatePerS
 from redrive.api.queries import BecauseIn, Moment, PageQuery, Text
 from redrive.core.operations import MAX_IDS, MAX_STAGES, Canary
 from redrive.core.outcome import Category
+from redrive.store.dead_letters import Order
 from redrive.store.operations import DEAD_LETTERS, RETRY_QUEUE, OperationSpec
 
 
@@ -126,7 +127,8 @@ class CanaryIn(BaseModel):
 class LettersBulkIn(_ChoiceIn):
     """Dead letters: by their ids, or all that a filter matches now.
 
-    `now` and `patch` go with `retry`: no first delay; a merge patch (RFC 7396) over each payload.
+    `now`, `patch` and `order` go with `retry`: no first delay; a merge patch (RFC 7396) over each payload; where those
+    that are in a lane go.
     """
 
     model_config = ConfigDict(
@@ -150,11 +152,12 @@ class LettersBulkIn(_ChoiceIn):
     canary: CanaryIn | None = None
     rate_per_s: RatePerS | None = None
     patch: Annotated[dict[str, object] | None, Field(min_length=1, examples=[{"currency": "EUR"}])] = None
+    order: Order | None = None
 
     @model_validator(mode="after")
     def _fits_its_action(self) -> "LettersBulkIn":
-        if self.action != "retry" and (self.now or self.patch is not None):
-            raise ValueError("now and patch go with the action retry only")
+        if self.action != "retry" and (self.now or self.patch is not None or self.order is not None):
+            raise ValueError("now, patch and order go with the action retry only")
         if self.action == "reopen" and self.filter is not None and self.filter.state in (None, "open"):
             raise ValueError("reopening needs the state in its filter: resolved or ignored")
         if self.patch is not None and len(msgspec.json.encode(self.patch)) > MAX_PATCH_BYTES:
@@ -163,9 +166,8 @@ class LettersBulkIn(_ChoiceIn):
 
     def spec(self) -> OperationSpec:
         canary = self.canary and Canary(tuple(self.canary.stages), self.canary.max_failure_rate)
-        return OperationSpec(
-            DEAD_LETTERS, self.action, self.ids, self._filter(), self.now, canary or None, self.rate_per_s, self.patch
-        )
+        how = (self.now, canary or None, self.rate_per_s, self.patch, self.order)
+        return OperationSpec(DEAD_LETTERS, self.action, self.ids, self._filter(), *how)
 
 
 class RecoverIn(BecauseIn):

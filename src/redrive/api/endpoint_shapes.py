@@ -1,4 +1,4 @@
-"""What pauses, deliveries and the health of an endpoint look like to clients. Pure; called by the routes."""
+"""What pauses, lanes, deliveries and the health of an endpoint look like to clients. Pure; called by the routes."""
 
 from dataclasses import asdict
 
@@ -8,6 +8,7 @@ from redrive.core.lifecycle import TaskState, relay_status
 from redrive.store.db import Record
 from redrive.store.endpoint_history import History
 from redrive.store.endpoint_states import EndpointState
+from redrive.store.lanes import Head, Lane
 from redrive.store.pausing import Pause, PauseScope
 
 
@@ -40,6 +41,32 @@ def health(state: EndpointState, history: History) -> Shape:
         "failures": state.failures,
         "bucket_s": round(history.bucket.total_seconds()),
         "history": [asdict(point) for point in history.points],
+    }
+
+
+def lane(found: Lane) -> Shape:
+    head = found.head
+    return {
+        "lane": found.lane,
+        "ordering_key": found.ordering_key,
+        "halted_at": found.halted_at,
+        "halted_by": found.halted_by,
+        "gap": found.gap,
+        "head": None if head is None else _head(head),
+        "waiting": found.waiting,
+        "is_whole": found.is_whole,
+    }
+
+
+def _head(head: Head) -> Shape:
+    is_under_way = head.state is TaskState.LEASED or head.expedited
+    return {
+        "id": head.id,
+        "event_id": head.event_id,
+        "status": "held" if head.state is TaskState.HELD else "in_progress" if is_under_way else "pending",
+        "attempts": head.attempts,
+        "next_retry_at": moment(head.due_at) if head.state is TaskState.WAITING and head.attempts else None,
+        "error_message": head.error_message,
     }
 
 

@@ -29,6 +29,7 @@ def operation(row: Record) -> Shape:
         "canary": _json(row["canary"]),
         "rate_per_s": row["rate_per_s"],
         "patch": redacted_payload(row["patch"].encode()) if row["patch"] is not None else None,
+        "order": row["lane_order"],
         "note": row["note"],
         "progress": progress(row["succeeded"], row["failed"], row["total"]),
         "message": message(row),

@@ -16,7 +16,7 @@ from redrive.api.cursors import MAX_CURSOR_CHARS
 from redrive.api.problems import FieldError, bad_query, not_found
 from redrive.core.outcome import Category
 from redrive.store.audit import AuditFilter
-from redrive.store.dead_letters import DeadLetterFilter
+from redrive.store.dead_letters import DeadLetterFilter, Order
 from redrive.store.paging import MAX_PAGE_ROWS
 from redrive.store.retry_queue import RetryQueueFilter
 
@@ -153,6 +153,12 @@ class RetryIn(BecauseIn):
     model_config = ConfigDict(json_schema_extra={"examples": [{"now": True, "because": "the receiver is back"}]})
 
     now: bool = False
+
+
+class RedriveIn(RetryIn):
+    """As a retry. `order`: where in its lane it goes, of one that is in a lane."""
+
+    order: Order | None = None
 
 
 def each_once(query: bytes) -> None:

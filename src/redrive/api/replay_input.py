@@ -11,7 +11,7 @@ from pydantic import AfterValidator, ConfigDict, Field
 from redrive.api.endpoint_input import Headers, PolicyName
 from redrive.api.policy_input import SHOWN_BESIDES
 from redrive.api.problems import FieldError, invalid, payload_too_large
-from redrive.api.queries import RetryIn
+from redrive.api.queries import RedriveIn
 from redrive.core.policy import Policy, PolicyError
 from redrive.core.redact import REDACTED, looks_secret
 from redrive.store.edits import Edit
@@ -35,7 +35,7 @@ def _harmless(headers: dict[str, str]) -> dict[str, str]:
     return headers
 
 
-class ReplayIn(RetryIn):
+class ReplayIn(RedriveIn):
     """How to try a dead letter again. What is left out, or null, stays as it is."""
 
     model_config = ConfigDict(

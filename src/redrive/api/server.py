@@ -40,6 +40,7 @@ from redrive.api.routes import (
     health,
     inbox,
     keys,
+    lanes,
     logs,
     notices,
     operations,
@@ -64,6 +65,7 @@ _ROUTES = (
     endpoints,
     endpoint_actions,
     endpoint_health,
+    lanes,
     retries,
     retry_queue,
     groups,  # before the letters: its name is no id

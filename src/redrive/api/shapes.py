@@ -109,6 +109,10 @@ def dead_letter_detail(row: Row, attempts: Sequence[Row]) -> Shape:
         },
         "run_id": None,
         "step_index": None,
+        "lane": row["lane"],
+        "ordering_key": row["ordering_key"],
+        "out_of_order": row["out_of_order"] is True,
+        "halts_lane": row["lane_halted_by"] == row["id"],
     }
     return dead_letter(row) | details | judged(row)
 

@@ -10,7 +10,7 @@ import sys
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import assert_never
+from typing import assert_never, get_args
 from uuid import UUID
 
 import asyncpg
@@ -29,7 +29,7 @@ from redrive.store import dead_letters
 from redrive.store.audit import Act
 from redrive.store.clock import DatabaseClock
 from redrive.store.db import Session
-from redrive.store.dead_letters import DeadLetterFilter
+from redrive.store.dead_letters import DeadLetterFilter, Order
 from redrive.store.paging import MAX_PAGE_ROWS, Page
 from redrive.store.retry_queue import Refusal
 
@@ -57,12 +57,20 @@ class Bulk:
     yes_all: bool
     because: str | None
     at_once: bool = False
+    order: Order | None = None
 
 
 @dataclass(slots=True)
 class _Tally:
     done: int = 0
     refused: int = 0
+
+
+def order_of(given: str | None) -> Order | None:
+    """Where in its lane a letter is to go, as the store takes it."""
+    places: tuple[Order, ...] = get_args(Order)
+    require_one_of("place in a lane", given, places)
+    return next((place for place in places if place == given), None)
 
 
 async def filter_of(session: Session, chosen: LetterFilter) -> DeadLetterFilter:
@@ -187,17 +195,25 @@ async def _patiently(desk: Desk, bulk: Bulk, letter_id: UUID, act: Act) -> Refus
 async def _act_on_one(session: Session, bulk: Bulk, letter_id: UUID, act: Act) -> Refusal | None:
     match bulk.action:
         case Action.RETRY:
-            return await dead_letters.redrive(
-                session,
-                letter_id,
-                act,
-                DatabaseClock(),
-                roll=random.random(),  # noqa: S311  # jitter, not a secret
-                at_once=bulk.at_once,
-            )
+            refusal = await _redrive(session, bulk, letter_id, act, bulk.order)
+            if refusal is Refusal.NO_LANE and bulk.every:  # of many, the order is for those that have one
+                refusal = await _redrive(session, bulk, letter_id, act, None)
+            return refusal
         case Action.RESOLVE | Action.IGNORE | Action.DELETE | Action.REOPEN:
             return await dead_letters.mark(session, letter_id, bulk.action.name.lower(), act)
     assert_never(bulk.action)
+
+
+async def _redrive(session: Session, bulk: Bulk, letter_id: UUID, act: Act, order: Order | None) -> Refusal | None:
+    return await dead_letters.redrive(
+        session,
+        letter_id,
+        act,
+        DatabaseClock(),
+        roll=random.random(),  # noqa: S311  # jitter, not a secret
+        at_once=bulk.at_once,
+        order=order,
+    )
 
 
 def _explained(letter_id: UUID, refusal: Refusal) -> str:
@@ -212,4 +228,6 @@ def _explained(letter_id: UUID, refusal: Refusal) -> str:
             return f"{letter_id}: it is being replayed already. Wait for the outcome, then try again."
         case Refusal.NOT_OPEN:
             return f"{letter_id}: it is not open any more: it was retried or resolved. `redrive dead show` tells."
+        case Refusal.NO_LANE:
+            return f"{letter_id}: it is in no lane. Leave --order out."
     assert_never(refusal)

@@ -8,7 +8,7 @@ from uuid import UUID
 import typer
 
 from redrive.cli import shapes
-from redrive.cli.bulk import Action, Bulk, act_on, filter_of
+from redrive.cli.bulk import Action, Bulk, act_on, filter_of, order_of
 from redrive.cli.connect import open_desk
 from redrive.cli.options import AsJson, Because, Id, LetterFilter, Limit, Where, command
 from redrive.cli.output import Column, cell, emit, facts, note, say, table
@@ -115,11 +115,23 @@ def retry(
     every: All = False,
     yes_all: YesAll = False,
     now: Annotated[bool, typer.Option("--now", help="Try at once, not after the policy's first delay.")] = False,
+    order: Annotated[
+        str | None,
+        typer.Option(
+            "--order",
+            help="Of those in a lane: in_place, or tail. Else in its place while the lane is halted, or tail.",
+        ),
+    ] = None,
     because: Because = None,
     as_json: AsJson = False,
 ) -> None:
     """Redrive: try again with the policy's full retries. A new failure goes back to the retry queue."""
-    run(lambda: act_on(where, Bulk(Action.RETRY, ids or [], chosen, every, yes_all, because, at_once=now), as_json))
+
+    async def work() -> bool:
+        how = Bulk(Action.RETRY, ids or [], chosen, every, yes_all, because, at_once=now, order=order_of(order))
+        return await act_on(where, how, as_json)
+
+    run(work)
 
 
 def _mark(action: Action, words: str) -> None:

@@ -1,12 +1,20 @@
-"""`redrive endpoints`: where deliveries go. Headers, limits and certificates are set through the API."""
+"""`redrive endpoints`: where deliveries go. Headers and certificates are set through the API."""
 
+from dataclasses import asdict, dataclass
 from typing import Annotated
 
 import typer
 
-from redrive.cli import endpoint_health, shapes
+from redrive.api.endpoint_input import (
+    MAX_BLOCK_S,
+    MAX_IN_FLIGHT,
+    MAX_RATE_PER_S,
+    MIN_BLOCK_S,
+    MIN_RATE_PER_S,
+)
+from redrive.cli import endpoint_health, lanes, shapes
 from redrive.cli.connect import act_of, open_desk
-from redrive.cli.lookup import find_endpoint
+from redrive.cli.lookup import find_endpoint, require_one_of
 from redrive.cli.options import AsJson, Because, Called, Where, command
 from redrive.cli.output import Column, cell, emit, note, say, table
 from redrive.cli.pausing import switch
@@ -29,10 +37,33 @@ MAX_EVENT_TYPES = 100
 CLOCK = DatabaseClock()
 
 app = typer.Typer(
-    no_args_is_help=True, help="Endpoints: list, show, add, pause, disable, rotate their secrets, test, delete."
+    no_args_is_help=True,
+    help="Endpoints: list, show, add, pause, disable, resume their lanes, rotate secrets, test, delete.",
 )
 
 endpoint_health.add_to(app)
+lanes.add_to(app)
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """In which order, and how fast."""
+
+    ordered: Annotated[bool, typer.Option("--ordered", help="One after another: see docs/order.md.")] = False
+    on_block: Annotated[
+        str, typer.Option("--on-block", help="When one dies that others wait for: skip, or halt until a person acts.")
+    ] = "skip"
+    max_block_s: Annotated[
+        float | None,
+        typer.Option("--max-block-s", min=MIN_BLOCK_S, max=MAX_BLOCK_S, help="Seconds one may keep others waiting."),
+    ] = None
+    max_in_flight: Annotated[
+        int | None, typer.Option("--max-in-flight", min=1, max=MAX_IN_FLIGHT, help="Deliveries at the same time.")
+    ] = None
+    rate_per_s: Annotated[
+        float | None,
+        typer.Option("--rate-per-s", min=MIN_RATE_PER_S, max=MAX_RATE_PER_S, help="Deliveries per second."),
+    ] = None
 
 
 @command(app, "list")
@@ -81,6 +112,8 @@ def add(
     timeout_s: Annotated[
         float | None, typer.Option("--timeout-s", min=MIN_TIMEOUT_S, max=MAX_TIMEOUT_S, help="Seconds a try may take.")
     ] = None,
+    *,
+    pace: Pace,
     because: Because = None,
     as_json: AsJson = False,
 ) -> None:
@@ -94,8 +127,10 @@ def add(
             policy=policy,
             external_system=external_system,
             timeout_s=timeout_s,
+            **asdict(pace),
         )
         _check_texts(spec)
+        require_one_of("answer to a block", pace.on_block, ("skip", "halt"))
         async with open_desk(where) as desk:
             _check_url(url, AddressRules(desk.settings.allow_networks))
             sealer = await desk.sealer()

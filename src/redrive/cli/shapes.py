@@ -57,6 +57,10 @@ def dead_letter_detail(row: Record, attempts: list[Record]) -> Shape:
         "resolution": {"at": row["closed_at"], "by": row["closed_by"], "because": row["closed_because"]}
         if row["closed_at"]
         else None,
+        "lane": row["lane"],
+        "ordering_key": row["ordering_key"],
+        "out_of_order": row["out_of_order"] is True,
+        "halts_lane": row["lane_halted_by"] == row["id"],
         "payload_snapshot": payload_snapshot(row["body"]),
         "attempts": [attempt(one) for one in attempts],
     }
@@ -124,6 +128,11 @@ def endpoint(row: Record) -> Shape:
         "policy": row["policy"],
         "external_system": row["external_system"],
         "timeout_s": row["timeout_s"],
+        "ordered": row["ordered"],
+        "on_block": row["on_block"],
+        "max_block_s": row["max_block_s"],
+        "max_in_flight": row["max_in_flight"],
+        "rate_per_s": row["rate_per_s"],
         "disabled": row["disabled_at"] is not None,
         "disabled_at": row["disabled_at"],
         "disabled_reason": row["disabled_reason"],

@@ -143,23 +143,33 @@ async def redrive(
     Under a policy that never retries by itself the person has just asked for a try: it is due at once. Of a lane:
     `order` says whether it goes where it was, or behind the others.
     """
-    row = await lock_redrivable(session, task_id)
+    row = await lock_redrivable(session, task_id, order)
     if isinstance(row, Refusal):
         return row
     delay = None if at_once else retry_delay(policy_of(row), 0, roll)
     await begin_generation(session, row, act, clock, delay=delay, edit=row["edit"], order=order)
-    await audit.record(session, act, "dead_letter.retry", "dead_letter", task_id, before={"state": row["state"]})
+    await audit.record(
+        session,
+        act,
+        "dead_letter.retry",
+        "dead_letter",
+        task_id,
+        before={"state": row["state"]},
+        after=None if order is None else {"order": order},
+    )
     return None
 
 
-async def lock_redrivable(session: Session, task_id: UUID) -> Record | Refusal:
-    """Hold a dead letter still whose task is dead: it may begin anew."""
+async def lock_redrivable(session: Session, task_id: UUID, order: Order | None = None) -> Record | Refusal:
+    """Hold a dead letter still whose task is dead: it may begin anew. A place (`order`) has only one in a lane."""
     row = await session.fetchrow("lock_dead_letter", session.org_id, task_id)
     if row is None or row["state"] == "deleted":
         return Refusal.UNKNOWN
     if row["state"] == "replaying":
         return Refusal.REPLAYING
-    return row if row["task_state"] == "dead" else Refusal.NOT_OPEN
+    if row["task_state"] != "dead":
+        return Refusal.NOT_OPEN
+    return Refusal.NO_LANE if order is not None and row["lane"] is None else row
 
 
 async def begin_generation(

@@ -18,7 +18,7 @@ from redrive.store import audit
 from redrive.store.audit import Act
 from redrive.store.clock import Clock
 from redrive.store.db import Record, Session
-from redrive.store.dead_letters import begin_generation, lock_redrivable
+from redrive.store.dead_letters import Order, begin_generation, lock_redrivable
 from redrive.store.events import MAX_PAYLOAD_BYTES
 from redrive.store.policies import add_terms, get_policy, policy_of
 from redrive.store.retry_queue import Refusal
@@ -72,28 +72,38 @@ async def replay(
     policy: Policy | str | None = None,
     roll: float,
     at_once: bool = False,
+    order: Order | None = None,
 ) -> Refusal | None:
     """Redrive, with an edit, and under a policy of its own: a spec, or the name of one in force.
 
     Both stay in force for later redrives. EditError where the edit or the policy's name cannot be used.
     """
-    row = await lock_redrivable(session, task_id)
+    row = await lock_redrivable(session, task_id, order)
     if isinstance(row, Refusal):
         return row
-    await _replay(session, row, act, clock, edit, policy, roll, at_once)
+    await _replay(session, row, act, clock, edit, policy, roll, at_once, order)
     return None
 
 
 async def replay_patched(
-    session: Session, task_id: UUID, patch: object, act: Act, clock: Clock, roll: float, at_once: bool
+    session: Session,
+    task_id: UUID,
+    patch: object,
+    act: Act,
+    clock: Clock,
+    roll: float,
+    at_once: bool,
+    order: Order | None = None,
 ) -> Refusal | None:
-    """Redrive with a merge patch over the payload in force. EditError where it cannot be applied."""
+    """Redrive with a merge patch over the payload in force. EditError where it cannot be applied. `order` is for those
+    that are in a lane.
+    """
     row = await lock_redrivable(session, task_id)
     if isinstance(row, Refusal):
         return row
     base = await _base(session, task_id)
     edit = Edit(body=apply_patch(base["original"] if base["body"] is None else base["body"], patch))
-    await _replay(session, row, act, clock, edit, None, roll, at_once)
+    await _replay(session, row, act, clock, edit, None, roll, at_once, order if row["lane"] is not None else None)
     return None
 
 
@@ -118,6 +128,7 @@ async def _replay(
     policy: Policy | str | None,
     roll: float,
     at_once: bool,
+    order: Order | None,
 ) -> None:
     task_id: UUID = letter["task_id"]
     policy_id, terms = await _terms(session, letter, policy)
@@ -125,8 +136,10 @@ async def _replay(
     if edit.changes_something:
         number = await _add(session, letter, edit, act, clock)
     delay = None if at_once else retry_delay(terms, 0, roll)
-    await begin_generation(session, letter, act, clock, delay=delay, edit=number, policy_id=policy_id)
+    await begin_generation(session, letter, act, clock, delay=delay, edit=number, policy_id=policy_id, order=order)
     after: dict[str, object] = {"edit": number}
+    if order is not None:
+        after["order"] = order
     if policy is not None:
         after["policy"] = policy if isinstance(policy, str) else policy.to_spec()
     await audit.record(

@@ -29,6 +29,7 @@ _NOTES = {
     Refusal.HELD: "It is held, since its endpoint is disabled or paused.",
     Refusal.REPLAYING: "It is being replayed already: its task is in the retry queue.",
     Refusal.NOT_OPEN: "It is finished already: there is nothing left to do.",
+    Refusal.NO_LANE: "It is in no lane.",
 }
 
 
@@ -128,7 +129,9 @@ class Acts:
         if not items:
             return
         ids = [item["task_id"] for item in items]
-        done = await self._do("redrive_many", self._clock.now(), self._org_id, ids, delays_s, *self._who_and_why)
+        order = self._operation["lane_order"]
+        given = (self._clock.now(), self._org_id, ids, delays_s, *self._who_and_why, order)
+        done = await self._do("redrive_many", *given)
         assert done == len(items), "their tasks are locked: what was judged still holds"
         await self._audit("dead_letter", items)
         self._tell(items, EventStatus.FAILED, EventStatus.QUEUED)
@@ -150,11 +153,10 @@ class Acts:
 
     async def _patched(self, verdict: Verdict, patch: dict[str, object]) -> Verdict:
         """A replay of its own, with its entry in the audit: each payload is another."""
-        session, at_once = self._session.of(self._org_id), self._operation["at_once"]
+        session, operation = self._session.of(self._org_id), self._operation
+        how = (self._dice(), operation["at_once"], operation["lane_order"])
         try:
-            refusal = await replay_patched(
-                session, verdict.item["task_id"], patch, self._act, self._clock, self._dice(), at_once
-            )
+            refusal = await replay_patched(session, verdict.item["task_id"], patch, self._act, self._clock, *how)
         except (EditError, PolicyError) as problem:
             return Verdict(verdict.item, "failed", note=str(problem))
         return verdict if refusal is None else _refused(verdict.item, refusal)

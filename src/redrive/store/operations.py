@@ -14,6 +14,7 @@ from redrive.store import audit
 from redrive.store.audit import Act
 from redrive.store.clock import Clock
 from redrive.store.db import Database, Record, Session
+from redrive.store.dead_letters import Order
 from redrive.store.paging import Page, page_of
 
 MAX_ACTIVE_OPERATIONS = 1_000  # per org
@@ -34,6 +35,7 @@ class OperationSpec:
     canary: Canary | None = None
     rate_per_s: float | None = None
     patch: Mapping[str, object] | None = None  # merged into every payload that is retried
+    order: Order | None = None  # where in its lane goes what is in one and is retried
 
 
 class TooManyOperations(Exception):
@@ -70,6 +72,7 @@ async def create(session: Session, spec: OperationSpec, act: Act, clock: Clock) 
         clock.now(),
         0 if spec.ids is None else len(spec.ids),
         _json(spec.patch),
+        spec.order,
     )
     assert row is not None
     operation_id: UUID = row["id"]
@@ -84,6 +87,7 @@ async def create(session: Session, spec: OperationSpec, act: Act, clock: Clock) 
         "canary": spec.canary,
         "rate_per_s": spec.rate_per_s,
         "patched": None if spec.patch is None else sorted(spec.patch),
+        "order": spec.order,
     }
     await audit.record(session, act, "operation.create", "operation", operation_id, after=after)
     return row

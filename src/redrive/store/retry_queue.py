@@ -62,6 +62,7 @@ class Refusal(Enum):
     HELD = "held"
     REPLAYING = "replaying"
     NOT_OPEN = "not_open"
+    NO_LANE = "no_lane"  # a place in a lane was asked for
 
 
 class Progress(NamedTuple):

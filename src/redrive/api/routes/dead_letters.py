@@ -16,7 +16,7 @@ from redrive.api.cursors import ListPlace
 from redrive.api.meters import check_room
 from redrive.api.operation_desk import Desk
 from redrive.api.problems import not_found
-from redrive.api.queries import BecauseIn, DeadLettersQuery, RetryIn, id_in_path, no_query
+from redrive.api.queries import BecauseIn, DeadLettersQuery, RedriveIn, id_in_path, no_query
 from redrive.api.routes.retry_queue import refused
 from redrive.api.schemas.base import Page, shows
 from redrive.api.schemas.dead_letters import DeadLetter, DeadLetterDetail
@@ -80,11 +80,14 @@ async def act_on_many(
 
 @router.post("/{task_id}/retry", responses=shows(DeadLetter), dependencies=[Depends(no_query)])
 async def retry_dead_letter(
-    task_id: str, request: Request, caller: Judge, context: Context, given: RetryIn | None = None
+    task_id: str, request: Request, caller: Judge, context: Context, given: RedriveIn | None = None
 ) -> Response:
-    """Redrive: a new generation with the policy's full retries, due in its first delay, or at once with `now`."""
+    """Redrive: a new generation with the policy's full retries, due in its first delay, or at once with `now`.
+
+    Of a lane it goes in its place while the lane is halted, else to the tail; `order` says otherwise.
+    """
     wanted = id_in_path(task_id, NOUN)
-    asked = given or RetryIn()
+    asked = given or RedriveIn()
     act = act_of(request, caller, asked.because)
     async with context.tenant(caller) as session:
         refusal = await dead_letters.redrive(
@@ -94,6 +97,7 @@ async def retry_dead_letter(
             context.clock,
             roll=random.random(),  # noqa: S311 (jitter, not a secret)
             at_once=asked.now,
+            order=asked.order,
         )
         if refusal is not None:
             raise refused(refusal, NOUN)

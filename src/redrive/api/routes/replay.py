@@ -50,6 +50,7 @@ async def replay(
                 policy=policy,
                 roll=random.random(),  # noqa: S311 (jitter, not a secret)
                 at_once=asked.now,
+                order=asked.order,
             )
         except EditError as error:
             raise invalid(FieldError(("body", *error.place), str(error))) from None

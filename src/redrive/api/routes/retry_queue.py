@@ -15,7 +15,7 @@ from redrive.api.bulk_input import QueueBulkIn, WaitQuery
 from redrive.api.context import ApiContext, Context, act_of
 from redrive.api.cursors import ListPlace
 from redrive.api.operation_desk import Desk
-from redrive.api.problems import Problem, not_found
+from redrive.api.problems import FieldError, Problem, invalid, not_found
 from redrive.api.queries import BecauseIn, RetryIn, RetryQueueQuery, id_in_path, no_query
 from redrive.api.schemas.base import Page, shows
 from redrive.api.schemas.operations import BulkResult, Operation
@@ -48,6 +48,8 @@ def refused(refusal: Refusal, noun: str) -> Problem:
             )
         case Refusal.NOT_OPEN:
             return Problem(409, "It is finished already: there is nothing left to do.")
+        case Refusal.NO_LANE:
+            return invalid(FieldError(("body", "order"), "the task is in no lane: leave order out"))
 
 
 def held(causes: Sequence[str]) -> Problem:

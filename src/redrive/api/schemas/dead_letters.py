@@ -88,6 +88,10 @@ class DeadLetterDetail(DeadLetter):
             "edit": None,
             "edited_payload": None,
             "edits": [],
+            "lane": None,
+            "ordering_key": None,
+            "out_of_order": False,
+            "halts_lane": False,
         }
     )
 
@@ -101,3 +105,7 @@ class DeadLetterDetail(DeadLetter):
     edit: int | None = Field(description="The number of the edit that its next try sends; null: the original.")
     edited_payload: Any = Field(description="Any JSON; values that look secret are hidden.")
     edits: list[Edit]
+    lane: UUID | None = Field(description="What it must stay in order in; null: in no order.")
+    ordering_key: str | None
+    out_of_order: bool = Field(description="Redriven when later ones of its lane had been delivered, or were ahead.")
+    halts_lane: bool = Field(description="Nothing of its lane is sent until a person acts.")

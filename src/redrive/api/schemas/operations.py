@@ -36,6 +36,7 @@ class Operation(Answer):
             "canary": None,
             "rate_per_s": None,
             "patch": None,
+            "order": None,
             "note": None,
             "progress": "3/5 succeeded, 2/5 failed",
             "message": "Bulk retry complete. 3 succeeded, 2 failed.",
@@ -62,6 +63,7 @@ class Operation(Answer):
     canary: CanaryPlan | None
     rate_per_s: float | None
     patch: object
+    order: Literal["in_place", "tail"] | None
     note: str | None
     progress: str
     message: str | None

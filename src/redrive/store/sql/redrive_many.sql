@@ -1,10 +1,11 @@
--- redrive_many: as redrive, for tasks that are locked. $1 now, $2 org, $3 tasks, $4 delays, $5 who, $6 why.
+-- redrive_many: as redrive, for tasks that are locked. $1 now, $2 org, $3 tasks, $4 delays, $5 who, $6 why,
+-- $7 where in their lanes.
 -- Those of a lane keep their order among each other.
 WITH clock AS MATERIALIZED (SELECT coalesce($1::timestamptz, clock_timestamp()) AS now),
 chosen AS MATERIALIZED (
   SELECT o.*, CASE WHEN o.lane IS NOT NULL AND NOT o.keeps THEN redrive.new_place(nextval('redrive.task_place'), 0) END AS new_place, clock.now
     FROM clock, (
-      SELECT t.org_id, t.id, g.delay_s, t.lane, t.place, l.halted_at IS NOT NULL AS keeps,
+      SELECT t.org_id, t.id, g.delay_s, t.lane, t.place, coalesce($7::text = 'in_place', l.halted_at IS NOT NULL) AS keeps,
          coalesce(l.last_place > t.place, false) OR EXISTS (
            SELECT FROM redrive.task h
             WHERE h.org_id = t.org_id AND h.lane = t.lane AND h.lane IS NOT NULL AND h.open AND h.behind IS NULL AND h.place > t.place) AS is_passed
