@@ -197,3 +197,27 @@ async def test_an_endpoint_that_is_enabled_or_leads_elsewhere_begins_anew(
     state = await steps.state()
     assert (state.breaker, state.probe_at, state.opens, state.breaker_reason) == (CLOSED, None, 0, None)
     assert (state.failing_since, state.failures, state.last_failure_at) == (None, 0, START)
+
+
+async def notices(engine: Engine) -> list[tuple[str, str, str]]:
+    rows = await engine.sql.fetch("SELECT kind, severity, text FROM redrive.notice ORDER BY at, id")
+    return [(row["kind"], row["severity"], row["text"]) for row in rows]
+
+
+async def test_people_are_told_that_a_breaker_opened_and_that_it_closed_and_of_no_probe(
+    engine: Engine, clock: ManualClock, steps: Steps
+) -> None:
+    await steps.bring_to(PROBING, clock)
+    assert await steps.open(PROBING)
+    ((kind, severity, text),) = await notices(engine)
+    assert (kind, severity) == ("endpoint.breaker_opened", "warning")
+    assert text.startswith(f'The breaker of endpoint "hook" opened: {WHY} Its deliveries wait, and none is lost.')
+    clock.advance(10)
+    assert await steps.probe()
+    assert await steps.ramp()
+    assert await steps.close()
+    closed = 'The breaker of endpoint "hook" is closed again: its deliveries go on.'
+    assert (await notices(engine))[1:] == [("endpoint.breaker_closed", "info", closed)]
+    assert not await steps.close()
+    assert not await steps.open(RAMPING)
+    assert len(await notices(engine)) == 2

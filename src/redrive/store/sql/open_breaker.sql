@@ -1,7 +1,7 @@
 -- open_breaker: from now on all tasks of an endpoint wait, until a probe is let through. Answers a row where that changed
 -- something: of workers that find the same at once, one is first. No row of the endpoint's state is a closed breaker.
 -- $1 now (NULL: the database's clock), $2 org, $3 endpoint, $4 what the worker took it for, $5 seconds until the probe, $6 why.
--- A probe that failed is no news: the audit told that the breaker opened, and will tell that it closed.
+-- A probe that failed is no news: people and the audit were told that the breaker opened, and will be told that it closed.
 WITH clock AS MATERIALIZED (
   SELECT coalesce($1::timestamptz, clock_timestamp()) AS now),
 opened AS (
@@ -20,4 +20,10 @@ told AS (
   SELECT org_id, redrive.uuid7(), breaker_since, 'engine', 'endpoint.breaker_open', 'endpoint', endpoint_id, $6,
          jsonb_build_object('breaker', $4::text), jsonb_build_object('breaker', 'open')
     FROM opened WHERE $4 <> 'probing')
-SELECT opens FROM opened;
+SELECT o.opens, CASE WHEN $4 <> 'probing' THEN redrive.note(
+         o.org_id, 'endpoint.breaker_opened', 'warning', 'endpoint', o.endpoint_id,
+         format('The breaker of endpoint "%s" opened: %s Its deliveries wait, and none is lost. One of them is tried from time to time; when it comes through, they go on.',
+                e.name, rtrim(left($6, 500), '. ') || '.'),
+         jsonb_build_object('endpoint_id', o.endpoint_id, 'endpoint', e.name, 'reason', left($6, 500), 'opens', o.opens),
+         o.breaker_since) END AS notice
+  FROM opened o JOIN redrive.endpoint e ON e.org_id = o.org_id AND e.id = o.endpoint_id;
