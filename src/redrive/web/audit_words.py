@@ -23,7 +23,7 @@ ACTIONS = (
     *("operation.create", "operation.pause", "operation.resume", "operation.cancel"),
     *("endpoint.create", "endpoint.update", "endpoint.delete", "endpoint.enable", "endpoint.disable"),
     *("endpoint.pause", "endpoint.resume", "endpoint.rotate_secret", "endpoint.rotate_hook", "endpoint.test"),
-    *("endpoint.breaker_open", "endpoint.breaker_close"),
+    *("endpoint.breaker_open", "endpoint.breaker_close", "lane.halt", "lane.resume"),
     *("policy.put", "policy.default", "policy.delete", "key.create", "key.revoke"),
     *("user.create", "user.update", "user.remove", "session.login", "session.login_failed", "session.logout"),
     *("session.link", "session.switch", "org.create", "org.update", "org.pause", "org.resume"),

@@ -28,6 +28,7 @@ from redrive.web import bodies, words
 from redrive.web.actors import Actor, shown_actor
 from redrive.web.bodies import Body, Room
 from redrive.web.charts import schedule
+from redrive.web.lane_words import LanePlace, lane_place
 from redrive.web.timeline import Sent, Story, Timeline, curl_of, timeline
 
 MAX_EDITED_SHOWN = 3  # bodies of a task's newest edits; of the others only the changes
@@ -110,6 +111,7 @@ class TaskDetail:
     curl_hides: bool
     done: tuple[Done, ...]
     held_since: tuple[str, ...]
+    lane: LanePlace | None
     names: Mapping[str, ActorName]
     viewer: Caller
 
@@ -188,6 +190,7 @@ def tell(found: Found, *, all_tries: bool) -> TaskDetail:
         curl_hides=carried.is_hidden,
         done=tuple(_done(act, found.names, found.viewer) for act in found.acts[-MAX_ACTS_SHOWN:]),
         held_since=found.held_since,
+        lane=lane_place(row),
         names=found.names,
         viewer=found.viewer,
     )

@@ -21,6 +21,7 @@ from redrive.store.endpoint_history import history_of
 from redrive.store.endpoint_names import endpoint_called, offered_names
 from redrive.store.endpoint_states import EndpointState, get_state, get_states
 from redrive.store.endpoints import RELAY, get_endpoint
+from redrive.store.lanes import Lane, list_lanes
 from redrive.store.pausing import Pause
 from redrive.store.policies import list_policies
 from redrive.web.endpoint_chart import drawn_history
@@ -32,6 +33,7 @@ from redrive.web.visitor import PageRoute, Visitor
 
 PATH = "/endpoints"
 DELIVERIES_SHOWN = 25
+LANES_SHOWN = 10
 POLICIES_OFFERED = 100
 STATUSES = {
     "": "All",
@@ -70,6 +72,9 @@ class EndpointPage:
     state: EndpointState
     chart: Markup | None  # None where there was no try for a day
     pause: Pause
+    lanes: list[Lane]
+    more_lanes_href: str | None
+    first_lanes_href: str | None
     deliveries: list[Shape]
     status: str
     next_href: str | None
@@ -81,6 +86,10 @@ class EndpointPage:
     @property
     def path(self) -> str:
         return f"{PATH}/{self.shape['id']}"
+
+    @property
+    def is_halted(self) -> bool:
+        return any(lane.halted_at is not None for lane in self.lanes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,6 +190,11 @@ async def endpoint_page(endpoint_id: str, request: Request, visitor: Visitor, co
         assert pause is not None
         assert state is not None
         history = await history_of(session, row["id"], context.clock)
+        lanes_place = ListPlace(f"page lanes {row['id']}", visitor.org_id, {})
+        lanes_after = request.query_params.get("lanes")
+        after = context.cursors.read(lanes_place, lanes_after)
+        lanes = await list_lanes(session, row["id"], limit=LANES_SHOWN, after=after)
+        more_lanes = context.cursors.write(lanes_place, lanes.next_key) if lanes.next_key else None
         path = f"{PATH}/{row['id']}?" + (f"status={status}&" if status else "")
         shown = EndpointPage(
             frame=frame,
@@ -189,6 +203,9 @@ async def endpoint_page(endpoint_id: str, request: Request, visitor: Visitor, co
             state=state,
             chart=drawn_history(history.points, frame.now) if history.points else None,
             pause=pause,
+            lanes=lanes.lanes,
+            more_lanes_href=f"{PATH}/{row['id']}?lanes={more_lanes}#order" if more_lanes else None,
+            first_lanes_href=f"{PATH}/{row['id']}#order" if lanes_after else None,
             deliveries=[endpoint_shapes.delivery(each) for each in page.rows],
             status=status,
             next_href=f"{path}cursor={context.cursors.write(place, page.next_key)}" if page.next_key else None,

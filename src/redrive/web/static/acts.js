@@ -2,6 +2,7 @@
 //   data-path, data-method   the call                    data-body      JSON to send
 //   data-ask, data-confirm   a question first            data-because   with a field for the reason
 //   data-paces               and one of how fast, for bulk retries
+//   data-choices             and one of these, as JSON: see ask() in dialog.js; a value is JSON that goes into the body
 //   data-no                  the other answer, where "Cancel" would be ambiguous
 //   data-done                what a toast says           data-then      reload | remove | stay | a path to go to
 //   data-undo                the call that takes it back, offered in that toast
@@ -35,7 +36,7 @@ export async function act(button) {
       no: given.no,
       danger: button.classList.contains("danger"),
       because: "because" in given,
-      choices: "paces" in given ? PACES : null,
+      choices: "paces" in given ? PACES : given.choices ? JSON.parse(given.choices) : null,
     });
     if (answer === null) return;
     ({ because, choice } = answer);

@@ -73,14 +73,15 @@ async function replay() {
   const now = find("#editor-now").checked;
   const because = find("#editor-because").value.trim();
   const isOriginal = box.value === original && box.value !== base;
-  const rest = JSON.stringify({ now, ...(because ? { because } : {}), ...(isOriginal ? { discard_edit: true } : {}) });
+  const order = dialog.querySelector("input[name=order]:checked")?.value;
+  const rest = JSON.stringify({ now, ...(order ? { order } : {}), ...(because ? { because } : {}), ...(isOriginal ? { discard_edit: true } : {}) });
   const body = isOriginal || box.value === base ? rest : `{"payload": ${box.value}, ${rest.slice(1)}`;
   const button = find("[data-replay]");
   button.disabled = true;
   try {
     const entry = await call("POST", dialog.dataset.path, body);
     dialog.close();
-    if (now) return follow(entry);
+    if (now && !order) return follow(entry); // in a lane it is tried when its turn comes
     toastAfterwards("Replay scheduled. The event is back in the retry queue.");
     location.reload();
   } catch (problem) {

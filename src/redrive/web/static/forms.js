@@ -45,7 +45,8 @@ function headers(name, text) {
 }
 
 function isChanged(field) {
-  return field.type === "checkbox" ? field.checked !== field.defaultChecked : field.value !== field.defaultValue;
+  const isTicked = field.type === "checkbox" || field.type === "radio";
+  return isTicked ? field.checked !== field.defaultChecked : field.value !== field.defaultValue;
 }
 
 function valueOf(field) {
