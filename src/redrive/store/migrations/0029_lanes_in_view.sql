@@ -53,7 +53,7 @@ BEGIN
     END IF;
   END IF;
   IF OLD.behind IS NULL AND NOT v_halts THEN
-    PERFORM redrive.promote_next(NEW.org_id, NEW.lane);
+    PERFORM redrive.promote_next(NEW.org_id, NEW.lane, NEW.updated_at);
   END IF;
   RETURN NULL;
 END $$;
