@@ -68,20 +68,25 @@ class Breakers:
         outlet.catch_up(at)
         following = after_try(outlet.breaker, verdict, outlet.window, at, self._rules, self._dice())
         if following is not outlet.breaker:
-            self._begin(self._move(outlet, following, _reason(outlet, outcome), at))
+            reason = _reason(outlet, outcome)
+            self._begin(self._tell(outlet, self._move(outlet, following, at), following, reason, at))
 
     async def tick(self, at: float) -> None:
         """What follows from the time alone, for the endpoints that are ours."""
         for outlet in self._agenda.guarded(at):
             following = after_time(outlet.breaker, at, self._rules)
             if following is not outlet.breaker:
-                await self._move(outlet, following, "", at)
+                await self._tell(outlet, self._move(outlet, following, at), following, "", at)
 
-    async def _move(self, outlet: Outlet, following: Breaker, reason: str, at: float) -> None:
-        """Here at once, for all when it is written. Where another was first, what it did is learned anew."""
+    def _move(self, outlet: Outlet, following: Breaker, at: float) -> BreakerState:
+        """Here at once; what it was before is answered."""
         before = name_of(outlet.breaker)
         outlet.set_breaker(following, at)
         self._agenda.arrange(outlet, at)
+        return before
+
+    async def _tell(self, outlet: Outlet, before: BreakerState, following: Breaker, reason: str, at: float) -> None:
+        """For all, when it is written. Where another was first, what it did is learned anew."""
         try:
             changed = await self._write(outlet, before, following, reason, at)
         except asyncio.CancelledError:
