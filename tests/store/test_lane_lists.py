@@ -6,9 +6,10 @@ from uuid import UUID
 import msgspec
 import pytest
 
-from redrive.core.decide import Reason
+from redrive.core.decide import Die, Reason
 from redrive.core.lifecycle import TaskState
 from redrive.core.operations import OperationState
+from redrive.core.ports import NO_EXCHANGE, Settlement
 from redrive.store import lanes, operations
 from redrive.store.check import check
 from redrive.store.dead_letters import Order, redrive
@@ -17,7 +18,7 @@ from redrive.store.lanes import Lane, LanesPage
 from redrive.store.operation_steps import OperationSteps
 from redrive.store.operations import DEAD_LETTERS, OperationSpec
 from redrive.store.retry_queue import Refusal
-from support.engine import PERSON, Engine, ManualClock
+from support.engine import PERSON, UNAVAILABLE, Engine, ManualClock
 
 
 async def listed(engine: Engine, endpoint_id: UUID, limit: int = 50, after: Any = None) -> LanesPage:
@@ -152,6 +153,18 @@ async def test_a_halt_is_told_with_the_death_in_the_audit_and_as_a_notice(engine
     facts = msgspec.json.decode(notice["facts"])
     assert (facts["lane"], facts["task_id"]) == (str(lane.lane), str(lane.halted_by))
     assert (facts["endpoint"], facts["reason"]) == ("billing", "exhausted")
+
+
+async def test_of_many_lanes_that_halt_at_once_some_are_told_and_the_rest_is_counted(engine: Engine) -> None:
+    await engine.endpoint(on_block="halt")
+    await engine.accept_all([engine.new_event(ordering_key=f"key {number}") for number in range(25)])
+    died = Die(Reason.EXHAUSTED, UNAVAILABLE.category)
+    jobs = await engine.claim()
+    await engine.tasks.settle([Settlement(job, UNAVAILABLE, died, NO_EXCHANGE, 0.1) for job in jobs])
+    assert await engine.sql.fetchval("SELECT count(*) FROM redrive.lane WHERE halted_at IS NOT NULL") == 25
+    assert await engine.sql.fetchval("SELECT count(*) FROM redrive.notice WHERE kind = 'lane.halted'") == 20
+    assert await engine.sql.fetchval("SELECT sum(n) FROM redrive.notice_more WHERE kind = 'lane.halted'") == 5
+    assert await engine.sql.fetchval("SELECT count(*) FROM redrive.audit WHERE action = 'lane.halt'") == 25
 
 
 async def test_a_lane_that_goes_on_is_no_notice(engine: Engine) -> None:
