@@ -7,48 +7,30 @@ the store directly.
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import secrets
-import shutil
 import statistics
-import tempfile
 import time
-from collections.abc import AsyncIterator
-from dataclasses import dataclass
-from pathlib import Path
 from uuid import UUID
 
 import asyncpg
 
 from bench.ceilings.ingest import event_body
-from bench.delivery import Delivery, Worker
+from bench.installation import BATCH_EVENTS, EVENT_TYPE, MAX_WAIT_S, Installation, children_named, rss_mb
 from bench.load import load
 from bench.model import BODY_BYTES, Run, latency_figures
 from bench.peers.base import vacuum_analyze
-from bench.postgres import free_port
-from bench.processes import Child, ProcessError, module
+from bench.processes import ProcessError
 from bench.receiver import Receiver
 from bench.wire import Pool, request_head
-from redrive.app import prepare_database
 from redrive.core.decide import Succeed
 from redrive.core.outcome import Success
-from redrive.core.policy import Policy
-from redrive.core.ports import HTTP_QUEUE, Exchange, Settlement
-from redrive.settings import load_settings
-from redrive.store import events, policies
-from redrive.store.audit import Act
-from redrive.store.clock import DatabaseClock
-from redrive.store.db import Database
-from redrive.store.endpoints import Endpoints, EndpointSpec
+from redrive.core.ports import HTTP_QUEUE, NO_ENDPOINT, Ask, Exchange, Place, Settlement, Stream
+from redrive.engine.outlet import START
+from redrive.engine.worker import DEFAULT_MARGIN_S
+from redrive.store import events
+from redrive.store.endpoints import EndpointSpec
 from redrive.store.orgs import new_id
 from redrive.store.retry_queue import RetryQueueFilter, list_retry_queue
-from redrive.store.seal import Sealer
-from redrive.store.tasks import Tasks
 
-EVENT_TYPE = "bench.event"
-OPEN_TASKS = (
-    "SELECT coalesce(sum(n), 0)::bigint FROM redrive.counter WHERE name IN ('task.waiting', 'task.leased', 'retrying')"
-)
 LATENESS_DELAY_S = 3.0
 BACKLOG_BATCH = 100
 BACKLOG_WARM_UP = 10
@@ -59,48 +41,20 @@ PAGES_WARM_UP = 10
 IDLE_PAUSE_S = 0.02
 IDLE_WARM_UP = 20
 IN_FLIGHT = 500
-BATCH_EVENTS = 1_000
-MAX_WAIT_S = 30.0
-ACT = Act("bench")
 
 
-@dataclass(slots=True)
-class Ours:
-    receiver: Receiver
-    url: str = ""
-    _folder: Path | None = None
-    _engine: Database | None = None
-    _app: Database | None = None
-    _org: UUID | None = None
-    _key: str = ""
-    _secret: str = ""
+class Ours(Installation):
+    def __init__(self, receiver: Receiver) -> None:
+        super().__init__()
+        self.receiver = receiver
+        self._endpoint: UUID = NO_ENDPOINT
 
     async def setup(self, url: str) -> None:
-        self.url = url
-        self._folder = Path(tempfile.mkdtemp(prefix="redrive-bench-ours-"))
-        self._key = "rdk_" + secrets.token_urlsafe(32)
-        self._secret = secrets.token_urlsafe(32)
-        settings = load_settings(
-            database_url=url, data_dir=self._folder, admin_key=self._key, secret_key=self._secret, allow_networks=[]
-        )
-        prepared = await prepare_database(settings, url)
-        self._org = prepared.org_id
-        self._engine = await Database.open(url, role="redrive_engine", size=4)
-        self._app = await Database.open(url, role="redrive_app", size=2)
-        at_once = Policy.from_spec({"kind": "list", "delays_s": [0], "max_retries": 5})
-        later = Policy.from_spec({"kind": "list", "delays_s": [LATENESS_DELAY_S], "max_retries": 5})
-        async with self._app.tenant(self._org) as session:
-            await policies.put_policy(session, "at-once", at_once, ACT)
-            await policies.put_policy(session, "later", later, ACT)
-            spec = EndpointSpec("receiver", self.receiver.url, (EVENT_TYPE,), policy="at-once")
-            await Endpoints(Sealer.from_passphrase(self._secret)).create(session, spec, ACT)
-
-    async def aclose(self) -> None:
-        for database in (self._app, self._engine):
-            if database is not None:
-                await database.close()
-        if self._folder is not None:
-            shutil.rmtree(self._folder, ignore_errors=True)
+        await super().setup(url)
+        await self.add_policy("at-once", {"kind": "list", "delays_s": [0], "max_retries": 5})
+        await self.add_policy("later", {"kind": "list", "delays_s": [LATENESS_DELAY_S], "max_retries": 5})
+        spec = EndpointSpec("receiver", self.receiver.url, (EVENT_TYPE,), policy="at-once")
+        self._endpoint = await self.add_endpoint(spec)
 
     # -- measurements ----------------------------------------------------------------------------------------------
 
@@ -108,27 +62,27 @@ class Ours:
         await self.receiver.reset(flaky=flaky)
         await self._fill(n)
         await vacuum_analyze(self.url)
-        return await self._delivery(n, processes).run()
+        return await self.delivery(n, self.receiver, processes).run()
 
     async def ingest_single(self, seconds: float, clients: int) -> Run:
-        async with self._serving("--no-worker") as (_, base):
+        async with self.serving("--no-worker") as (_, base):
             return await load(
                 "redrive",
                 f"{base}/v1/events",
                 body=event_body(),
-                headers={"content-type": "application/json", "x-api-key": self._key},
+                headers={"content-type": "application/json", "x-api-key": self.key},
                 clients=clients,
                 seconds=seconds,
             )
 
     async def ingest_batch(self, seconds: float, clients: int) -> Run:
         body = b"\n".join([event_body()] * BATCH_EVENTS)
-        async with self._serving("--no-worker") as (_, base):
+        async with self.serving("--no-worker") as (_, base):
             return await load(
                 "redrive",
                 f"{base}/v1/events/batch",
                 body=body,
-                headers={"content-type": "application/x-ndjson", "x-api-key": self._key},
+                headers={"content-type": "application/x-ndjson", "x-api-key": self.key},
                 clients=clients,
                 seconds=seconds,
                 per_request=BATCH_EVENTS,
@@ -137,9 +91,9 @@ class Ours:
     async def idle_latency(self, n: int) -> Run:
         """From the first byte of POST /v1/events to the delivery's arrival, one at a time."""
         await self.receiver.reset()
-        async with self._serving() as (_, base):
+        async with self.serving() as (_, base):
             pool = await Pool.open(f"{base}/v1/events", 1)
-            headers = {"content-type": "application/json", "x-api-key": self._key}
+            headers = {"content-type": "application/json", "x-api-key": self.key}
             sent: list[float] = []
             begin = time.perf_counter()
             for index in range(n + IDLE_WARM_UP):
@@ -159,9 +113,9 @@ class Ours:
         """How late retries begin that all fall due at once: by the database's own clock."""
         await self.receiver.reset(flaky=True)
         await self._fill(n, policy="later")
-        run = await self._delivery(n, 1).run()
+        run = await self.delivery(n, self.receiver).run()
         scheduled = await self._scheduled_ms(n)
-        rows = await self._rows(
+        rows = await self.rows(
             """SELECT extract(epoch FROM b.started_at - a.ended_at)::float8 - $1 AS late_s
                  FROM redrive.attempt a JOIN redrive.attempt b USING (org_id, task_id)
                 WHERE a.fence = 1 AND b.fence = 2""",
@@ -175,7 +129,7 @@ class Ours:
         """From each first answer of the receiver, a failure, to the time that its retry was written down."""
         failed_at = {job: at for job, at, status in await self.receiver.arrivals() if status == 503}
         to_monotonic_s = time.monotonic() - time.time()
-        rows = await self._rows(
+        rows = await self.rows(
             """SELECT t.event_id, extract(epoch FROM a.ended_at)::float8 AS at_s
                  FROM redrive.attempt a JOIN redrive.task t ON t.org_id = a.org_id AND t.id = a.task_id
                 WHERE a.fence = 1 AND a.result = 'failed'"""
@@ -188,13 +142,13 @@ class Ours:
         """GET …/status of many events by many clients, while a worker delivers as fast as it can."""
         await self.receiver.reset()
         await self._fill(n)
-        rows = await self._rows("SELECT event_id FROM redrive.task LIMIT 10000")
-        async with self._serving() as (_, base):
+        rows = await self.rows("SELECT event_id FROM redrive.task LIMIT 10000")
+        async with self.serving() as (_, base):
             return await load(
                 "redrive",
                 base,
                 body=b"",
-                headers={"x-api-key": self._key},
+                headers={"x-api-key": self.key},
                 clients=clients,
                 seconds=seconds,
                 expect=200,
@@ -206,17 +160,18 @@ class Ours:
 
         Each round takes as many as were just added, so that the backlog keeps its size; the median round counts.
         """
-        await self._backlog(waiting)
-        assert self._engine is not None
-        tasks, worker_id = Tasks(self._engine, DatabaseClock()), new_id()
+        await self._fill(1)
+        await self.multiply(self._endpoint, waiting, half_later=True)
+        await self.write_out()
+        tasks, worker_id = self.tasks, new_id()
+        place = Place(HTTP_QUEUE, self.org_id, self._endpoint)
+        asks = [Ask(Stream(place, is_retry), BACKLOG_BATCH, START) for is_retry in (False, True)]
         exchange = Exchange(self.receiver.url, None, 200, None, b"ok")
         rounds_s: list[float] = []
         for _ in range(BACKLOG_WARM_UP + BACKLOG_ROUNDS):
             await self._fill(BACKLOG_BATCH)
             began = time.perf_counter()
-            claim = await tasks.claim(
-                queues=[HTTP_QUEUE], floors={}, limit=BACKLOG_BATCH, worker_id=worker_id, margin_s=15.0
-            )
+            claim = await tasks.claim(asks, limit=BACKLOG_BATCH, worker_id=worker_id, margin_s=DEFAULT_MARGIN_S)
             await tasks.settle([Settlement(job, Success(200), Succeed(), exchange, 0.001) for job in claim.jobs])
             rounds_s.append(time.perf_counter() - began)
             if len(claim.jobs) != BACKLOG_BATCH:
@@ -234,7 +189,7 @@ class Ours:
         try:
             async with holder.transaction(isolation="repeatable_read"):
                 await holder.fetchval("SELECT count(*) FROM pg_class")
-                pinned = await self._delivery(n, 1).run()
+                pinned = await self.delivery(n, self.receiver).run()
         finally:
             await holder.close()
         return free, pinned
@@ -244,14 +199,14 @@ class Ours:
         await self.receiver.reset(delay_ms=4_000)
         await self._fill(IN_FLIGHT)
         began = time.perf_counter()
-        async with self._serving() as (server, base):
+        async with self.serving() as (server, base):
             deadline = time.monotonic() + MAX_WAIT_S
             while (await self.receiver.counts())["requests"] < 200 and time.monotonic() < deadline:
                 await asyncio.sleep(0.05)
-            worker_mb = max(_rss_mb(pid) for pid in _children_named(server.pid, "worker"))
+            worker_mb = max(rss_mb(pid) for pid in children_named(server.pid, "worker"))
             await self.receiver.reset()
             body = b"\n".join([event_body()] * BATCH_EVENTS)
-            headers = {"content-type": "application/x-ndjson", "x-api-key": self._key}
+            headers = {"content-type": "application/x-ndjson", "x-api-key": self.key}
             pool = await Pool.open(f"{base}/v1/events/batch", 1)
             head = request_head(f"{base}/v1/events/batch", headers, len(body))
             figures: dict[str, float] = {}
@@ -260,147 +215,35 @@ class Ours:
                 if status != 202:
                     raise ProcessError(f"the API answered {status}")
                 if sent in (20, 100):
-                    (api,) = _children_named(server.pid, "api")
-                    figures[f"api_mb_after_{sent}k"] = _rss_mb(api)
-            worker_mb = max(worker_mb, *(_rss_mb(pid) for pid in _children_named(server.pid, "worker")))
+                    (api,) = children_named(server.pid, "api")
+                    figures[f"api_mb_after_{sent}k"] = rss_mb(api)
+            worker_mb = max(worker_mb, *(rss_mb(pid) for pid in children_named(server.pid, "worker")))
         figures |= {"worker_mb": worker_mb, "api_mb": figures["api_mb_after_100k"]}
         return Run.timed("redrive", IN_FLIGHT, time.perf_counter() - began, figures)
 
     # -- parts -----------------------------------------------------------------------------------------------------
 
-    @property
-    def _env(self) -> dict[str, str]:
-        return {
-            "REDRIVE_DATABASE_URL": self.url,
-            "REDRIVE_DATA_DIR": str(self._folder),
-            "REDRIVE_SECRET_KEY": self._secret,
-            "REDRIVE_ADMIN_KEY": self._key,
-            "REDRIVE_ALLOW_NETWORKS": "127.0.0.0/8",
-            "REDRIVE_LOG_LEVEL": "error",
-        }
-
-    def _delivery(self, n: int, processes: int) -> Delivery:
-        worker = Worker(module("redrive.cli.main", "worker"), self._env)
-        url = self.url + ("&" if "?" in self.url else "?") + "role=redrive_engine"  # row-level security: see all orgs
-        return Delivery("redrive", n, worker, self.receiver, processes, url, OPEN_TASKS)
-
-    @contextlib.asynccontextmanager
-    async def _serving(self, *flags: str) -> AsyncIterator[tuple[Child, str]]:
-        port = free_port()
-        argv = module("redrive.cli.main", "serve", "--port", port, *flags)
-        child = await Child.start("redrive serve", argv, env=self._env, ready="Redrive")
-        try:
-            await _answers(port)
-            yield child, f"http://127.0.0.1:{port}"
-        finally:
-            await child.stop(grace_s=10)
-
     async def _fill(self, n: int, policy: str | None = None) -> None:
-        assert self._engine is not None
-        assert self._org is not None
         body = event_body()
-        for start in range(0, n, BATCH_EVENTS):
-            batch = [
-                events.NewEvent(self._org, new_id(), EVENT_TYPE, body, policy=policy)
-                for _ in range(min(BATCH_EVENTS, n - start))
-            ]
-            await events.accept(self._engine, batch, DatabaseClock())
-
-    async def _backlog(self, waiting: int) -> None:
-        """Rows as accept() writes them, made inside the database: half due, half retries of the future."""
-        await self._fill(1)
-        connection = await asyncpg.connect(self.url, server_settings={"role": "redrive_engine"})
-        try:
-            await connection.execute(
-                """
-                WITH one AS (SELECT t.*, e.occurred_at, e.body FROM redrive.task t
-                               JOIN redrive.event e ON (e.org_id, e.id) = (t.org_id, t.event_id) LIMIT 1),
-                made AS (
-                  INSERT INTO redrive.event (org_id, id, event_type, tasks, occurred_at, received_at, body)
-                  SELECT one.org_id, redrive.uuid7(), one.event_type, 1, one.occurred_at, one.occurred_at, one.body
-                    FROM one, generate_series(1, $1::int) RETURNING org_id, id)
-                INSERT INTO redrive.task (org_id, id, event_id, endpoint_id, policy_id, kind, queue, state, event_type,
-                                          due_at, received_at, begun_at, updated_at, attempts, first_failed_at,
-                                          last_failed_at)
-                SELECT m.org_id, redrive.uuid7(), m.id, one.endpoint_id, one.policy_id, one.kind, one.queue, 'waiting',
-                       one.event_type, CASE WHEN m.n % 2 = 0 THEN one.due_at ELSE now() + interval '1 hour' END,
-                       one.received_at, one.begun_at, one.updated_at, m.n % 2, CASE WHEN m.n % 2 = 1 THEN now() END,
-                       CASE WHEN m.n % 2 = 1 THEN now() END
-                  FROM (SELECT made.*, row_number() OVER () AS n FROM made) m, one
-                """,
-                waiting,
-            )
-        finally:
-            await connection.close()
-        await vacuum_analyze(self.url)
-        owner = await asyncpg.connect(self.url)
-        try:
-            await owner.execute("CHECKPOINT")  # or the rounds would pay for writing the backlog out
-        finally:
-            await owner.close()
+        await self.accept([events.NewEvent(self.org_id, new_id(), EVENT_TYPE, body, policy=policy) for _ in range(n)])
 
     async def _list_ms(self) -> float:
         """A page of the retry queue, from the first one on: median."""
-        assert self._app is not None
-        assert self._org is not None
         times, after = [], None
         for _ in range(PAGES_WARM_UP + PAGES):
             began = time.perf_counter()
-            async with self._app.tenant(self._org) as session:
+            async with self.app.tenant(self.org_id) as session:
                 page = await list_retry_queue(session, RetryQueueFilter(), limit=PAGE_ROWS, after=after)
             times.append((time.perf_counter() - began) * 1000)
             after = page.next_key  # the end of a short list: from the start again
         return statistics.median(times[PAGES_WARM_UP:])
 
     async def _status_ms(self) -> float:
-        assert self._app is not None
-        assert self._org is not None
-        ids = await self._rows("SELECT event_id FROM redrive.task LIMIT 200")
+        ids = await self.rows("SELECT event_id FROM redrive.task LIMIT 200")
         times = []
         for row in ids:
             began = time.perf_counter()
-            async with self._app.tenant(self._org) as session:
+            async with self.app.tenant(self.org_id) as session:
                 await events.get_event_status(session, row["event_id"])
             times.append((time.perf_counter() - began) * 1000)
         return statistics.median(times)
-
-    async def _rows(self, sql: str, *args: object) -> list[asyncpg.Record]:
-        connection = await asyncpg.connect(self.url, server_settings={"role": "redrive_engine"})
-        try:
-            return await connection.fetch(sql, *args)
-        finally:
-            await connection.close()
-
-
-async def _answers(port: int) -> None:
-    deadline = time.monotonic() + MAX_WAIT_S
-    while True:
-        try:
-            reader, writer = await asyncio.open_connection("127.0.0.1", port)
-            writer.write(b"GET /readyz HTTP/1.1\r\nhost: bench\r\nconnection: close\r\n\r\n")
-            answer = await reader.read()
-            writer.close()
-            if b" 200 " in answer[:20]:
-                return
-        except OSError:
-            pass
-        if time.monotonic() > deadline:
-            raise ProcessError("redrive serve did not get ready")
-        await asyncio.sleep(0.05)
-
-
-def _children_named(parent: int, word: str) -> list[int]:
-    found = []
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        with contextlib.suppress(OSError):
-            fields = stat.read_text().rpartition(")")[2].split()
-            if int(fields[1]) == parent and word in (stat.parent / "cmdline").read_text():
-                found.append(int(stat.parent.name))
-    return found
-
-
-def _rss_mb(pid: int) -> float:
-    for line in (Path("/proc") / str(pid) / "status").read_text().splitlines():
-        if line.startswith("VmRSS:"):
-            return int(line.split()[1]) / 1024
-    return 0.0
