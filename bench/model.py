@@ -19,17 +19,28 @@ class NotRun(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One measurement. `per_s` is the headline; `extra` holds what else was counted, units in the names."""
+    """One measurement. `per_s` is the headline; `extra` holds what else was counted, units in the names.
+
+    `series`: figures second by second, for plots.
+    """
 
     name: str
     n: int
     seconds: float
     per_s: float
     extra: Mapping[str, float] = field(default_factory=dict)
+    series: Mapping[str, Sequence[float]] = field(default_factory=dict)
 
     @classmethod
-    def timed(cls, name: str, n: int, seconds: float, extra: Mapping[str, float] | None = None) -> Run:
-        return cls(name, n, seconds, n / seconds if seconds > 0 else 0.0, dict(extra or {}))
+    def timed(
+        cls,
+        name: str,
+        n: int,
+        seconds: float,
+        extra: Mapping[str, float] | None = None,
+        series: Mapping[str, Sequence[float]] | None = None,
+    ) -> Run:
+        return cls(name, n, seconds, n / seconds if seconds > 0 else 0.0, dict(extra or {}), dict(series or {}))
 
     def value(self, key: str) -> float:
         """The figure under `key`; `per_s`, `seconds` and `n` are figures too. KeyError when not measured."""

@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import json
 import time
+from collections import deque
 from collections.abc import AsyncIterator, Iterable, Mapping
 from dataclasses import dataclass
 from urllib.parse import parse_qsl, urlencode
@@ -32,10 +33,23 @@ class Ledger:
         self.reset({})
         self.open_connections = 0
 
+    def behave(self, options: Mapping[str, str]) -> None:
+        """What is not named stays as it is."""
+        if "flaky" in options:
+            self.flaky = options["flaky"] == "1"
+        if "down" in options:
+            self.down = options["down"] == "1"
+        if "delay_ms" in options:
+            self.delay_s = float(options["delay_ms"]) / 1000
+
     def reset(self, options: Mapping[str, str]) -> None:
-        self.flaky = options.get("flaky") == "1"
-        self.delay_s = float(options.get("delay_ms", "0")) / 1000
+        self.flaky = self.down = False
+        self.delay_s = 0.0
+        self.behave(options)
         self.requests = 0
+        self.in_flight = 0
+        self.most_in_flight = 0
+        self.levels: list[int] = []
         self.failed_once: set[bytes] = set()
         self.delivered: set[bytes] = set()
         self.duplicates = 0
@@ -50,12 +64,16 @@ class Ledger:
         self.requests += 1
         if not self.first_at:
             self.first_at = now
-        status = 200
+        self.in_flight += 1
+        if self.in_flight > self.most_in_flight:
+            self.most_in_flight = self.in_flight
+        status = 503 if self.down else 200
         if self.flaky and job not in self.failed_once:
             self.failed_once.add(job)
             status = 503
         if len(self.arrivals) < MAX_ARRIVALS:
             self.arrivals.append((job, now, status))
+            self.levels.append(self.in_flight)
         if status == 503:
             return UNAVAILABLE
         if job in self.delivered:
@@ -75,6 +93,8 @@ class Ledger:
             "first_at": self.first_at,
             "last_at": self.last_at,
             "open_connections": self.open_connections,
+            "in_flight": self.in_flight,
+            "most_in_flight": self.most_in_flight,
         }
 
     async def control(self, path: str) -> object:
@@ -83,6 +103,10 @@ class Ledger:
         match name:
             case "reset":
                 self.reset(options)
+            case "behave":
+                self.behave(options)
+            case "levels":
+                return self.levels
             case "wait":
                 self.target = int(options["delivered"])
                 if len(self.delivered) < self.target:
@@ -95,13 +119,14 @@ class Ledger:
 
 
 class _Protocol(asyncio.Protocol):
-    __slots__ = ("_buffer", "_ledger", "_tasks", "_transport")
+    __slots__ = ("_buffer", "_ledger", "_replies", "_tasks", "_transport")
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
         self._buffer = b""
         self._transport: asyncio.Transport | None = None
         self._tasks: set[asyncio.Task[None]] = set()
+        self._replies: deque[asyncio.TimerHandle] = deque()  # held back
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = transport  # type: ignore[assignment]
@@ -109,6 +134,9 @@ class _Protocol(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._ledger.open_connections -= 1
+        for reply in self._replies:
+            reply.cancel()
+            self._ledger.in_flight -= 1
 
     def data_received(self, data: bytes) -> None:
         if self._buffer:
@@ -140,9 +168,16 @@ class _Protocol(asyncio.Protocol):
 
     def _reply(self, answer: bytes) -> None:
         if self._ledger.delay_s:
-            asyncio.get_running_loop().call_later(self._ledger.delay_s, self._transport.write, answer)  # type: ignore[union-attr]
+            loop = asyncio.get_running_loop()
+            self._replies.append(loop.call_later(self._ledger.delay_s, self._reply_later, answer))
         else:
+            self._ledger.in_flight -= 1
             self._transport.write(answer)  # type: ignore[union-attr]
+
+    def _reply_later(self, answer: bytes) -> None:
+        self._replies.popleft()
+        self._ledger.in_flight -= 1
+        self._transport.write(answer)  # type: ignore[union-attr]
 
     def _start_control(self, path: str) -> None:
         task = asyncio.get_running_loop().create_task(self._control(path))
@@ -175,9 +210,15 @@ class Receiver:
     def url(self) -> str:
         return f"http://127.0.0.1:{self.port}/hook"
 
+    def url_at(self, address: int) -> str:
+        """The same receiver as another origin: one of the addresses that it was started with, from 0 on."""
+        return f"http://127.0.0.{address + 1}:{self.port}/hook"
+
     @classmethod
-    async def start(cls, *, flaky: bool = False, delay_ms: float = 0) -> Receiver:
-        child = await Child.start("receiver", module("bench.receiver"), ready="receiver ready")
+    async def start(cls, *, flaky: bool = False, delay_ms: float = 0, addresses: int = 1) -> Receiver:
+        child = await Child.start(
+            "receiver", module("bench.receiver", "--addresses", addresses), ready="receiver ready"
+        )
         receiver = cls(child, int(child.ready_line.rsplit(" ", 1)[1]))
         try:
             await receiver.reset(flaky=flaky, delay_ms=delay_ms)
@@ -188,6 +229,14 @@ class Receiver:
 
     async def reset(self, *, flaky: bool = False, delay_ms: float = 0) -> None:
         await self._call("reset", flaky=int(flaky), delay_ms=delay_ms)
+
+    async def behave(self, *, down: bool, delay_ms: float) -> None:
+        """From now on, and what arrived so far stays known. Down: 503 for everybody."""
+        await self._call("behave", down=int(down), delay_ms=delay_ms)
+
+    async def levels(self) -> list[int]:
+        """How many requests were in flight at each arrival, that one included; in the order of arrivals()."""
+        return await self._call("levels")  # type: ignore[return-value]
 
     async def counts(self) -> dict[str, float]:
         return await self._call("counts")  # type: ignore[return-value]
@@ -227,19 +276,23 @@ class Receiver:
 
 
 @contextlib.asynccontextmanager
-async def receiving(*, flaky: bool = False, delay_ms: float = 0) -> AsyncIterator[Receiver]:
-    receiver = await Receiver.start(flaky=flaky, delay_ms=delay_ms)
+async def receiving(*, flaky: bool = False, delay_ms: float = 0, addresses: int = 1) -> AsyncIterator[Receiver]:
+    receiver = await Receiver.start(flaky=flaky, delay_ms=delay_ms, addresses=addresses)
     try:
         yield receiver
     finally:
         await receiver.stop()
 
 
-async def _serve(port: int) -> None:
+async def _serve(port: int, addresses: int) -> None:
     ledger = Ledger()
     loop = asyncio.get_running_loop()
     server = await loop.create_server(lambda: _Protocol(ledger), "127.0.0.1", port, backlog=4096)
-    print("receiver ready", server.sockets[0].getsockname()[1], flush=True)
+    port = server.sockets[0].getsockname()[1]
+    more = [f"127.0.0.{number}" for number in range(2, addresses + 1)]
+    if more:
+        await loop.create_server(lambda: _Protocol(ledger), more, port, backlog=4096)
+    print("receiver ready", port, flush=True)
     await server.serve_forever()
 
 
@@ -248,7 +301,9 @@ def main() -> None:
 
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--port", type=int, default=0)
-    uvloop.run(_serve(parser.parse_args().port))
+    parser.add_argument("--addresses", type=int, default=1, help="listen on 127.0.0.1, 127.0.0.2 and so on")
+    args = parser.parse_args()
+    uvloop.run(_serve(args.port, args.addresses))
 
 
 if __name__ == "__main__":
