@@ -132,6 +132,14 @@ PAGES: Mapping[str, str] = {
     "detail_ms": "one dead letter",
     "dashboard_ms": "dashboard",
 }
+FEW_WAITING, MANY_WAITING = ("order", "few waiting", OURS), ("order", "many waiting", OURS)
+BESIDE_A_LANE: Mapping[str, str] = {
+    "claim_settle_ms": "claim + settle of 100 tasks of another endpoint",
+    "accept_ms": "accept of 10 events into the lane",
+    "wake_ms": "look for lanes that want a head",
+    "survey_ms": "survey of what is due",
+}
+RECOVERING = ("recovery", "recovering endpoint", OURS)
 COSTS: Mapping[str, str] = {
     "wal_bytes_per_job": "WAL bytes per delivered task",
     "commits_per_job": "commits per delivered task",
@@ -170,6 +178,12 @@ GOALS: tuple[Ratio | AtMost, ...] = (
         Ratio(f"page: {text}, 200 000 against 1 000", MANY_LETTERS, FEW_LETTERS, 1.3, at_least=False, key=key)
         for key, text in PAGES.items()
     ),
+    *(
+        Ratio(f"order: {text}, 200 000 behind a blocked head against 1 000", MANY_WAITING, FEW_WAITING, 1.3,
+              at_least=False, key=key)
+        for key, text in BESIDE_A_LANE.items()
+    ),
+    AtMost("recovery: in flight to an endpoint that comes back", RECOVERING, "most_in_flight", 50, "requests"),
     AtMost("memory of a worker", MEMORY, "worker_mb", 150, "MB"),
     AtMost("memory of the API", MEMORY, "api_mb", 150, "MB"),
 )  # fmt: skip

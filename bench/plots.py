@@ -1,4 +1,4 @@
-"""Bar charts as SVG text, readable on light and dark pages. Pure. Called by bench.report."""
+"""Bar charts and lines over time as SVG text, readable on light and dark pages. Pure. Called by bench.report."""
 
 from __future__ import annotations
 
@@ -11,10 +11,14 @@ BAR, GAP, TOP, BOTTOM = 20, 10, 44, 12
 STYLE = """
 text { font: 13px system-ui, sans-serif; fill: #24292f }
 .title { font-weight: 600; font-size: 15px }
+.line { fill: none; stroke: #1a7f64; stroke-width: 2 } .axis { stroke: #8c959f; stroke-width: 1 }
 .bar { fill: #8c959f } .ours { fill: #1a7f64 } .range { stroke: #24292f; stroke-width: 1.5; opacity: .6 }
 @media (prefers-color-scheme: dark) {
   text { fill: #e6edf3 } .bar { fill: #6e7681 } .ours { fill: #3fb68b } .range { stroke: #e6edf3 }
+  .line { stroke: #3fb68b } .axis { stroke: #6e7681 }
 }"""
+PANEL, PANEL_GAP, LEFT = 130, 44, 64
+MAX_TICKS = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +28,14 @@ class Bar:
     low: float
     high: float
     ours: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Panel:
+    """A figure, second by second from zero on."""
+
+    label: str
+    values: Sequence[float]
 
 
 def number(value: float) -> str:
@@ -55,5 +67,38 @@ def bars(title: str, unit: str, rows: Sequence[Bar]) -> str:
             f'<rect class="{kind}" x="{LABEL_WIDTH}" y="{y}" width="{length:.1f}" height="{BAR}" rx="2"/>',
             f'<line class="range" x1="{low:.1f}" x2="{high:.1f}" y1="{middle:g}" y2="{middle:g}"/>',
             f'<text x="{max(LABEL_WIDTH + length, high) + 8:.1f}" y="{text_y:g}">{number(row.value)}</text>',
+        ]
+    return "\n".join([*parts, "</svg>"]) + "\n"
+
+
+def panels(title: str, rows: Sequence[Panel]) -> str:
+    """Lines over the same seconds, one below the other, each from zero to its highest value."""
+    height = TOP + len(rows) * (PANEL + PANEL_GAP) + BOTTOM
+    seconds = max((len(row.values) for row in rows), default=1)
+    room = WIDTH - LEFT - 24
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" height="{height}" '
+        f'role="img" aria-label="{escape(title)}">',
+        f"<style>{STYLE}</style>",
+        f'<text class="title" x="8" y="24">{escape(title)}</text>',
+    ]
+    step = max(1, -(-seconds // MAX_TICKS))
+    for index, row in enumerate(rows):
+        top = TOP + index * (PANEL + PANEL_GAP) + 18
+        base, most = top + PANEL - 18, max(row.values, default=0.0) or 1.0
+        places = [
+            (LEFT + room * (at + 0.5) / seconds, base - (base - top) * v / most) for at, v in enumerate(row.values)
+        ]
+        parts += [
+            f'<text x="{LEFT}" y="{top - 6}">{escape(row.label)}</text>',
+            f'<text x="{LEFT - 8}" y="{top + 5}" text-anchor="end">{number(most)}</text>',
+            f'<text x="{LEFT - 8}" y="{base + 5}" text-anchor="end">0</text>',
+            f'<line class="axis" x1="{LEFT}" x2="{LEFT + room}" y1="{base}" y2="{base}"/>',
+            f'<line class="axis" x1="{LEFT}" x2="{LEFT}" y1="{top}" y2="{base}"/>',
+            f'<polyline class="line" points="{" ".join(f"{x:.1f},{y:.1f}" for x, y in places)}"/>',
+        ]
+        parts += [
+            f'<text x="{LEFT + room * at / seconds:.1f}" y="{base + 18}" text-anchor="middle">{at} s</text>'
+            for at in range(0, seconds + 1, step)
         ]
     return "\n".join([*parts, "</svg>"]) + "\n"

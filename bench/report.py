@@ -9,10 +9,24 @@ import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from bench.goals import COSTS, FEW_LETTERS, MANY_LETTERS, PAGES, Key, Outcome, Results, Verdict, judge
+from bench.goals import (
+    BESIDE_A_LANE,
+    COSTS,
+    FEW_LETTERS,
+    FEW_WAITING,
+    MANY_LETTERS,
+    MANY_WAITING,
+    PAGES,
+    RECOVERING,
+    Key,
+    Outcome,
+    Results,
+    Verdict,
+    judge,
+)
 from bench.model import Run, spread
 from bench.peers.base import Peer
-from bench.plots import Bar, bars, number
+from bench.plots import Bar, Panel, bars, number, panels
 from bench.processes import ROOT
 from bench.scenarios import DELIVER_VARIANTS, OURS
 
@@ -25,6 +39,23 @@ PLOTS: Mapping[str, tuple[str, str, str, str, str]] = {  # file: title, unit, sc
     "bench-batch": ("Events accepted in batches of 1 000", "events/s", "ingest", "batch", "per_s"),
     "bench-wal": ("WAL written per delivered job", "bytes", "deliver", "webhook", "wal_bytes_per_job"),
 }
+ORDER: Mapping[str, str] = {
+    "many ordered endpoints": "1 000 ordered endpoints × 100 messages",
+    "many unordered endpoints": "1 000 unordered endpoints × 100 messages",
+    "one unordered endpoint": "one unordered endpoint, 100 000 messages",
+    "one ordered endpoint": "one ordered endpoint, 5 000 messages, one after the other",
+}
+FAIRNESS: Mapping[str, str] = {
+    "idle": "nothing else to do",
+    "one hangs": "10⁶ due for one endpoint that hangs",
+    "many hang": "10⁶ due for 20 endpoints that hang",
+}
+RECOVERY_PANELS: Mapping[str, str] = {
+    "per_s": "requests per second to the endpoint that came back",
+    "in_flight": "most of them at once (50 allowed)",
+    "other_p99_ms": "another endpoint meanwhile: p99, ms",
+}
+RECOVERY_TITLE = "An endpoint comes back to 10 000 waiting tasks"
 ABOUT_PEERS = (
     "Settings are the best of a handful that were tried, most of them once, on a machine that was not quiet: better",
     "ones may exist. Peers run *flaky* and *×2* once. The number of jobs differs by system, so that each runs for",
@@ -48,6 +79,11 @@ def _row(key: Key, results: Results) -> dict[str, object]:
     runs = [
         {"n": run.n, "seconds": round(run.seconds, 4), "per_s": round(run.per_s, 1)}
         | {"extra": {name: round(value, 4) for name, value in run.extra.items()}}
+        | (
+            {"series": {name: [round(v, 3) for v in values] for name, values in run.series.items()}}
+            if run.series
+            else {}
+        )
         for run in results.of(*key)
     ]
     why = {} if runs else {"not_run": results.why_not(*key)}
@@ -107,6 +143,10 @@ def render(peers: Sequence[Peer]) -> Path:
         if rows:
             path.write_text(bars(title, unit, rows))
             plots[name] = f"![{title}](images/{name}.svg)"
+    if series := _recovery_series(results):
+        name = "recovery"
+        (images / f"{name}.svg").write_text(panels(RECOVERY_TITLE, series))
+        plots[name] = f"![{RECOVERY_TITLE}](images/{name}.svg)"
     page = DOCS / "benchmarks.md"
     page.write_text("\n".join(_page(results, about, plots, peers)) + "\n")
     return page
@@ -167,6 +207,9 @@ def _page(results: Results, about: Mapping[str, object], plots: Mapping[str, str
     for key in ("p50_ms", "p99_ms"):
         lines += [f"{key[:-3]}:", "", *figures_table(results, "idle", ("latency",), key), ""]
     lines += ["## Latency under load", "", *_under_load(results)]
+    lines += ["", "## Order", "", *_order(results)]
+    lines += ["", "## A noisy neighbour", "", *_fairness(results)]
+    lines += ["", "## An endpoint that comes back", "", *_recovery(results, plots)]
     lines += ["", "## Pages", "", *_pages(results)]
     return lines
 
@@ -197,6 +240,85 @@ def _pages(results: Results) -> list[str]:
     ]
     for key, text in (PAGES | {"view_kb": "transferred for the first view"}).items():
         lines.append(f"| {text} | {_cell(results, FEW_LETTERS, key)} | {_cell(results, MANY_LETTERS, key)} |")
+    return lines
+
+
+def _order(results: Results) -> list[str]:
+    lines = [
+        "`python -m bench.order`. Of an ordered endpoint one message is under way at a time. What waits behind it",
+        "should cost nobody anything: here a lane whose head waits for its retry, with few and with many behind it,",
+        "asked in turn; medians, milliseconds.",
+        "",
+        "| | 1 000 waiting | 200 000 |",
+        "|---|---|---|",
+    ]
+    for key, text in BESIDE_A_LANE.items():
+        lines.append(f"| {text} | {_cell(results, FEW_WAITING, key)} | {_cell(results, MANY_WAITING, key)} |")
+    lines += [
+        "",
+        "One worker process. Every lane arrived in its order, and nothing twice: else there would be no figures.",
+        "*Until all had one*: from the first arrival anywhere until each endpoint had had its first, seconds.",
+        "",
+        "| | messages/s | until all had one |",
+        "|---|---|---|",
+    ]
+    for variant, text in ORDER.items():
+        place = ("order", variant, OURS)
+        lines.append(f"| {text} | {_cell(results, place, 'per_s')} | {_cell(results, place, 'all_begun_s')} |")
+    return lines
+
+
+def _fairness(results: Results) -> list[str]:
+    lines = [
+        "`python -m bench.fairness`. One tenant has a million due tasks for endpoints that take 30 s to answer;",
+        "another sends an event every 20 ms to a receiver that answers at once. From its request to the arrival,",
+        "milliseconds; `redrive serve` with one worker process. *Against idle*: the ratio of the p99. Behind it, what",
+        "a claim of 100 tasks, their settlement and a survey of what is due take by themselves, medians.",
+        "",
+        "| | p50 | p95 | p99 | max | against idle | claim | settle | survey | worker's CPU, % |",
+        "|---|---|---|---|---|---|---|---|---|---|",
+    ]
+    idle = spread(results.of("fairness", "idle", OURS), "p99_ms")
+    keys = ("claim_ms", "settle_ms", "survey_ms", "worker_cpu_pct")
+    for variant, text in FAIRNESS.items():
+        place = ("fairness", variant, OURS)
+        p99 = spread(results.of(*place), "p99_ms")
+        ratio = f"{p99.median / idle.median:.2f} ×" if p99 and idle and idle.median else ""
+        cells = [_cell(results, place, f"{name}_ms") for name in ("p50", "p95", "p99", "max")]
+        cells += [ratio, *(_cell(results, place, key) for key in keys)]
+        lines.append(f"| {text} | {' | '.join(cells)} |")
+    return lines
+
+
+def _recovery_series(results: Results) -> list[Panel]:
+    runs = results.of(*RECOVERING)
+    return [Panel(text, runs[-1].series[key]) for key, text in RECOVERY_PANELS.items()] if runs else []
+
+
+def _recovery(results: Results, plots: Mapping[str, str]) -> list[str]:
+    facts = {
+        "until all was delivered and settled, s": "seconds",
+        "until its first success, s": "first_success_s",
+        "most requests in one second": "most_per_s",
+        "most at once (50 allowed)": "most_in_flight",
+        "tries that failed before the breaker opened": "tries_before_open",
+    }
+    lines = [
+        "`python -m bench.recovery`. 10 000 tasks wait for an endpoint that answers 503, with `max_in_flight` 50; its",
+        "breaker is open. It comes back, and takes 20 ms for each answer. All arrived, each once. The breaker's first",
+        "wait was one second instead of ten (`REDRIVE_BREAKER_WAIT_S`). Another endpoint of the same tenant got an",
+        "event every 20 ms all the while.",
+        "",
+        *_with_plots(plots, "recovery"),
+        "| Since it came back | |",
+        "|---|---|",
+    ]
+    lines += [f"| {text} | {_cell(results, RECOVERING, key)} |" for text, key in facts.items()]
+    lines += ["", "| The other endpoint, milliseconds | p50 | p95 | p99 | max |", "|---|---|---|---|---|"]
+    for variant, text in (("idle", "when all was delivered"), ("meanwhile", "meanwhile")):
+        place = ("recovery", f"other endpoint, {variant}", OURS)
+        cells = [_cell(results, place, f"{name}_ms") for name in ("p50", "p95", "p99", "max")]
+        lines.append(f"| {text} | {' | '.join(cells)} |")
     return lines
 
 
