@@ -66,8 +66,8 @@ async def recover(server: BenchPostgres, scale: Scale) -> tuple[Run, Run, Run]:
         events = [NewEvent(installation.org_id, new_id(), "down", event_body()) for _ in range(scale.waiting)]
         await installation.accept(events)
         await installation.write_out()
-        began = time.monotonic()
         async with installation.serving(env=env) as (process, base):
+            began = time.monotonic()
             (worker,) = children_named(process.pid, "worker")
             stop, meanwhile = asyncio.Event(), Steady(base, installation.key, steady_id, EVERY_S)
             sending = asyncio.create_task(meanwhile.send_until(stop, OPENS_WITHIN_S + BACK_WITHIN_S + scale.down_s))
