@@ -17,6 +17,7 @@ import socket
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -37,6 +38,7 @@ from redrive.engine.heartbeat import Heartbeat
 from redrive.engine.herald import Herald
 from redrive.engine.janitor import Janitor
 from redrive.engine.operations import run_operations
+from redrive.engine.statistics import keep_statistics
 from redrive.engine.worker import Worker
 from redrive.settings import Settings
 from redrive.store import keys, orgs, sessions
@@ -55,6 +57,7 @@ from redrive.store.operation_steps import OperationSteps
 from redrive.store.orgs import DEFAULT_ORG, new_id
 from redrive.store.retention import Retention
 from redrive.store.seal import Sealer
+from redrive.store.statistics import analyse_new
 from redrive.store.tasks import Tasks
 from redrive.store.workers import Workers
 from redrive.version import __version__
@@ -224,6 +227,7 @@ async def run_worker(
                 asyncio.create_task(_janitor(settings, url).run()),
                 asyncio.create_task(run_operations(OperationSteps(engine, DatabaseClock()))),
                 asyncio.create_task(Herald(Notices(engine, DatabaseClock())).run()),
+                asyncio.create_task(keep_statistics(partial(analyse_new, engine))),
             ]
             if on_dead_letter is not None:
                 callbacks = Callbacks(Notices(engine, DatabaseClock()), awaitable(on_dead_letter))

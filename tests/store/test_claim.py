@@ -321,6 +321,19 @@ async def test_a_claim_writes_no_index(engine: Engine) -> None:
     assert (written["n_tup_upd"], written["n_tup_hot_upd"]) == (200, 200) == (len(taken), len(taken))
 
 
+async def test_a_claim_reads_what_it_takes_and_no_more_of_its_stream(engine: Engine) -> None:
+    stream = engine.first_tries(await engine.endpoint())
+    await engine.accept_many(5_000)
+    async with engine.db.transaction() as session:  # under the engine's own settings
+        text = f"EXPLAIN (ANALYZE, FORMAT JSON) {query('claim')}"
+        (plan,) = json.loads(await session._connection.fetchval(text, *claim_arguments(engine, stream, most=10)))
+    search = next(node for node in _nodes(plan["Plan"]) if node.get("Subplan Name") == "CTE due")
+    looked_at = [node["Actual Rows"] for node in _nodes(search) if node.get("Relation Name") == "task"]
+    assert looked_at
+    assert max(looked_at) == 10
+    assert not [node for node in _nodes(search) if node["Node Type"] == "Sort"]
+
+
 async def _buffers_of_claim(engine: Engine, stream: Stream, floor: Floor) -> int:
     """Pages touched by the claim's search for due rows. The claim itself is undone."""
     async with engine.sql.acquire() as connection:

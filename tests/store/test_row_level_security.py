@@ -173,12 +173,14 @@ async def test_the_roles_own_nothing_and_have_no_special_power(engine: Engine) -
     assert sorted(row["name"] for row in owned) == ["accept", "hand_in"]
 
 
-async def test_functions_that_run_as_the_engine_have_a_fixed_search_path_and_no_public_callers(engine: Engine) -> None:
+async def test_functions_that_run_as_somebody_else_have_a_fixed_search_path_and_no_public_callers(
+    engine: Engine,
+) -> None:
     rows = await engine.sql.fetch(
         "SELECT proname, proconfig, has_function_privilege('public', oid, 'EXECUTE') AS public FROM pg_proc"
         " WHERE pronamespace = 'redrive'::regnamespace AND prosecdef"
     )
-    assert {row["proname"] for row in rows} == {"accept", "hand_in"}
+    assert {row["proname"] for row in rows} == {"accept", "hand_in", "analyse_new"}
     for row in rows:
         assert row["proconfig"] == ["search_path=redrive, pg_temp"]
         assert not row["public"]

@@ -101,6 +101,7 @@ class Worker:
         """Something may have fallen due (a NOTIFY came in)."""
         self._lookout.tell(told)
         self._wanted.set()
+        self._freed.set()
 
     async def run(self, stop: asyncio.Event) -> None:
         """Work until `stop`, then drain."""
@@ -175,6 +176,8 @@ class Worker:
 
         Tries that hang would else keep the last quarter of the room empty.
         """
+        if free > 0 and self._wanted.is_set():
+            return True  # somebody was told of: it is not for them that the room is small
         self._freed.clear()
         try:
             async with asyncio.timeout(SMALL_CLAIM_AFTER_S if free > 0 else None):

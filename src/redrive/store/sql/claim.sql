@@ -39,7 +39,10 @@ due AS MATERIALIZED (
         AND coalesce(t.endpoint_id, '00000000-0000-0000-0000-000000000000'::uuid) = a.place AND (t.attempts > 0) = a.is_retry
         AND t.live AND t.behind IS NULL AND t.due_at <= a.now AND (t.due_at, t.id) > (a.floor_due, a.floor_id)
         AND (t.state = 'waiting' OR t.lease_ends_at <= a.now)
-      ORDER BY t.due_at, t.id LIMIT a.most FOR UPDATE SKIP LOCKED) d
+      -- The planner does not take an expression for fixed because it is asked to equal something: it is named, or all of the
+      -- stream would be sorted.
+      ORDER BY coalesce(t.endpoint_id, '00000000-0000-0000-0000-000000000000'::uuid), t.due_at, t.id
+      LIMIT a.most FOR UPDATE SKIP LOCKED) d
    WHERE NOT a.barred
    LIMIT $9),
 seen AS MATERIALIZED (
