@@ -85,7 +85,7 @@ class Blocked:
     async def _block(self) -> None:
         """Its head fails, and is to be tried again in an hour."""
         tasks = self.installation.tasks
-        while await tasks.wake_lanes():
+        while (await tasks.wake_lanes()).more:
             pass
         claim = await self._claim()
         (job,) = claim.jobs
