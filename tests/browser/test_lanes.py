@@ -85,7 +85,8 @@ async def test_an_edited_replay_says_where_in_its_lane_it_goes(
     await editor.get_by_role("button", name="Review changes").click()
     await expect(editor.get_by_role("radio", name="In its place.")).to_be_checked()
     await assert_accessible(page)
-    await editor.get_by_role("button", name="Replay", exact=True).click()
+    async with page.expect_event("load"):  # the page shows what became of it
+        await editor.get_by_role("button", name="Replay", exact=True).click()
     assert await ids(receiver) == [events[0], events[0], events[1], events[2]]
 
 

@@ -507,7 +507,10 @@ async def test_held_tasks_are_not_overdue(world: World) -> None:
     assert (await check(world.url, now=datetime.now(UTC) + timedelta(days=1))).clean
 
 
-@pytest.mark.parametrize("change", ["max_in_flight = 1", "rate_per_s = 1", "kind = 'relay'"])
+RELAY = "kind = 'relay', hook_hash = 'h', hook_lookup = 'l', hook_sealed = 's'"
+
+
+@pytest.mark.parametrize("change", ["max_in_flight = 1", "rate_per_s = 1", RELAY])
 async def test_what_must_wait_for_its_turn_or_its_hub_is_not_overdue(world: World, change: str) -> None:
     await world.accept()
     owner = await asyncpg.connect(world.url, server_settings={"role": "redrive_engine"})

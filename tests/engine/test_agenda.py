@@ -40,7 +40,7 @@ def begin(agenda: Agenda, asks: list[Ask], at: float = AT) -> None:
     """As if the claim had found as many as were asked for."""
     for ask in asks:
         began = (0, ask.most) if ask.stream.is_retry else (ask.most, 0)
-        agenda.outlet(ask.stream.place, at).began(at, *began)
+        agenda.outlet(ask.stream.place).began(at, *began)
 
 
 def owned(where: Place, **terms: object) -> Owned:
@@ -59,7 +59,7 @@ def test_each_org_has_the_same_share_however_many_endpoints_it_has() -> None:
 
 def test_what_one_does_not_need_goes_to_those_that_do() -> None:
     agenda = agenda_of({place(1, 1): 0.0, place(2, 1): 0.0})
-    agenda.outlet(place(2, 1), AT).max_in_flight = 3
+    agenda.outlet(place(2, 1)).max_in_flight = 3
     assert asked(agenda.asks(AT, 1_000, 100)) == {place(1, 1): 97, place(2, 1): 3}
 
 
@@ -81,7 +81,7 @@ def test_what_falls_due_later_is_asked_for_then() -> None:
 def test_a_slow_or_unknown_place_gets_a_fifth_of_the_room_and_a_quick_one_three() -> None:
     agenda = agenda_of({place(1, 1): 0.0})
     assert asked(agenda.asks(AT, 400, 400)) == {place(1, 1): 80}
-    agenda.outlet(place(1, 1), AT).took_s = SLOW_S / 2
+    agenda.outlet(place(1, 1)).took_s = SLOW_S / 2
     assert asked(agenda.asks(AT, 400, 400)) == {place(1, 1): 240}
 
 
@@ -101,7 +101,7 @@ def test_places_that_hang_never_take_the_last_of_the_room() -> None:
 
 def test_small_claims_wait_for_more_room_unless_there_is_a_hurry() -> None:
     agenda = agenda_of({place(1, 1): 0.0})
-    outlet = agenda.outlet(place(1, 1), AT)
+    outlet = agenda.outlet(place(1, 1))
     outlet.took_s, outlet.in_flight = 0.01, 90
     assert agenda.asks(AT, 110, 100) == []
     assert agenda.is_short_of_room
@@ -136,15 +136,15 @@ def test_a_barred_place_is_to_be_owned_and_then_its_limits_hold() -> None:
     assert asked(asks) == {where: 2}
     begin(agenda, asks)
     assert agenda.asks(AT, 400, 100, hurry=True) == []
-    agenda.outlet(where, AT).ended(0.1)
+    agenda.outlet(where).ended(0.1)
     assert asked(agenda.asks(AT, 400, 100)) == {where: 1}
 
 
 def test_a_place_that_another_worker_has_is_looked_at_again_later() -> None:
     where = place(1, 1)
     agenda = agenda_of({where: 0.0})
-    agenda.outlet(where, AT).counted = True
-    agenda.arrange(agenda.outlet(where, AT), AT)
+    agenda.outlet(where).counted = True
+    agenda.arrange(agenda.outlet(where), AT)
     assert agenda.to_own(AT) == [where]
     agenda.note_owned([where], [], AT)
     assert agenda.to_own(AT) == []
@@ -171,7 +171,7 @@ def test_a_rate_lets_through_what_it_says_and_tells_when_to_ask_again() -> None:
 def test_an_open_breaker_lets_nothing_through_before_its_probe() -> None:
     where = place(1, 1)
     agenda = agenda_of({where: 0.0})
-    outlet = agenda.outlet(where, AT)
+    outlet = agenda.outlet(where)
     probe_at = NOW + timedelta(seconds=7)
     agenda.note_owned([where], [owned(where, breaker="open", breaker_since=NOW, probe_at=probe_at)], AT)
     assert outlet.breaker == Open(0, AT + 7)
@@ -184,7 +184,7 @@ def test_an_open_breaker_lets_nothing_through_before_its_probe() -> None:
 
 
 def test_a_ramp_lets_more_and_more_through() -> None:
-    outlet = Outlet(place(1, 1), DEFAULT_RULES, AT)
+    outlet = Outlet(place(1, 1), DEFAULT_RULES)
     outlet.took_s = 0.01
     outlet.set_breaker(Ramping(1, AT), AT)
     rates = []
@@ -204,7 +204,7 @@ def test_a_ramp_lets_more_and_more_through() -> None:
 
 def test_the_retries_of_an_unhealthy_endpoint_have_a_budget_until_it_answers() -> None:
     rules = BreakerRules(min_tries=5, min_span_s=0, retry_floor_per_s=1, failure_rate=1)
-    outlet = Outlet(place(1, 1), rules, AT)
+    outlet = Outlet(place(1, 1), rules)
     outlet.took_s = 0.01
     for n in range(10):
         outlet.succeeded() if n % 2 else outlet.failed(AT)
@@ -238,7 +238,7 @@ def test_no_claim_asks_for_more_than_there_is_room_for(
     places = [place(1 + n % orgs, n) for n in range(len(limits))]
     agenda = agenda_of(dict.fromkeys(places, 0.0))
     for where, most in zip(places, limits, strict=True):
-        agenda.outlet(where, AT).max_in_flight = most
+        agenda.outlet(where).max_in_flight = most
     for _ in range(rounds):
         asks = agenda.asks(AT, free, min(limit, max(free, 1)), hurry=True)
         total = sum(ask.most for ask in asks)
@@ -247,4 +247,4 @@ def test_no_claim_asks_for_more_than_there_is_room_for(
         begin(agenda, asks)
         free -= total
         for where, most in zip(places, limits, strict=True):
-            assert most is None or agenda.outlet(where, AT).in_flight <= most
+            assert most is None or agenda.outlet(where).in_flight <= most

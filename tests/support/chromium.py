@@ -21,6 +21,7 @@ from typing import Literal
 from urllib.parse import urlsplit
 
 from playwright.async_api import Browser, BrowserContext, ConsoleMessage, Page, Request, Response, async_playwright
+from playwright.async_api import Error as PlaywrightError
 
 COMMAND = "chromium"
 HEADLESS = "chromium-headless-shell"  # Debian's chromium without the windows that nobody sees: a third faster
@@ -148,6 +149,14 @@ async def visiting(chromium: Browser, base_url: str) -> AsyncIterator[Visit]:
 
 
 async def _let_it_speak(page: Page) -> None:
-    """What the page said before this round trip has been heard after it."""
-    if not page.is_closed() and page.url != "about:blank":
-        await page.evaluate("new Promise((done) => setTimeout(done, 0))")
+    """What the page said before this round trip has been heard after it. One that reloads itself just now is asked
+    again when it is there.
+    """
+    while not page.is_closed() and page.url != "about:blank":
+        try:
+            await page.evaluate("new Promise((done) => setTimeout(done, 0))")
+            return
+        except PlaywrightError as error:
+            if "Execution context was destroyed" not in error.message:
+                raise
+            await page.wait_for_load_state()

@@ -33,14 +33,14 @@ class Agenda:
         self.is_short_of_room = False  # something is due that had no room, or too little to be worth a claim
         self.is_unsure = False  # streams were emptied: when their next task is due is not known
 
-    def outlet(self, place: Place, at: float) -> Outlet:
+    def outlet(self, place: Place) -> Outlet:
         known = self._outlets.get(place)
         if known is None:
-            known = self._outlets[place] = Outlet(place, self._rules, at)
+            known = self._outlets[place] = Outlet(place, self._rules)
         return known
 
-    def outlet_of(self, job: Job, at: float) -> Outlet:
-        return self.outlet(Place(job.queue, job.org_id, job.endpoint_id or NO_ENDPOINT), at)
+    def outlet_of(self, job: Job) -> Outlet:
+        return self.outlet(Place(job.queue, job.org_id, job.endpoint_id or NO_ENDPOINT))
 
     # -- what is due -----------------------------------------------------------------------------------------------
 
@@ -51,7 +51,7 @@ class Agenda:
         for outlet in self._outlets.values():
             outlet.due = [None, None]
         for stream, due_at in survey.due_at.items():
-            outlet = self.outlet(stream.place, at)
+            outlet = self.outlet(stream.place)
             outlet.due[stream.is_retry] = at + max(0.0, (due_at - survey.now).total_seconds())
         self.is_unsure = False
         self._ready.clear()
@@ -59,15 +59,15 @@ class Agenda:
         for outlet in self._outlets.values():
             if from_start:
                 outlet.floors = [START, START]
-            self._arrange(outlet, at)
+            self.arrange(outlet, at)
 
     def _forget(self) -> None:
         self._outlets = {place: outlet for place, outlet in self._outlets.items() if outlet.in_flight or outlet.counted}
 
     def tell(self, stream: Stream, at: float, due: float) -> None:
-        outlet = self.outlet(stream.place, at)
+        outlet = self.outlet(stream.place)
         outlet.tell(stream.is_retry, due)
-        self._arrange(outlet, at)
+        self.arrange(outlet, at)
 
     def next_at(self, at: float) -> float | None:
         """When something is to be asked for: now, later; None: nobody knows of anything."""
@@ -76,7 +76,7 @@ class Agenda:
             return at
         return self._later[0][0] if self._later else None
 
-    def _arrange(self, outlet: Outlet, at: float) -> None:
+    def arrange(self, outlet: Outlet, at: float) -> None:
         """Note where an outlet stands now; what was noted of it before counts no longer."""
         self._notes += 1
         outlet.turn = self._notes
@@ -101,7 +101,7 @@ class Agenda:
         while self._later and self._later[0][0] <= at:
             _, turn, _, outlet = heappop(self._later)
             if turn == outlet.turn:
-                self._arrange(outlet, at)
+                self.arrange(outlet, at)
 
     # -- whose turn it is ------------------------------------------------------------------------------------------
 
@@ -171,7 +171,7 @@ class Agenda:
             self.is_short_of_room = True
         else:
             outlet.paced_until = until
-            self._arrange(outlet, at)
+            self.arrange(outlet, at)
 
     def _share_out(
         self, turns: Mapping[UUID, Sequence[tuple[Outlet, int]]], free: int, limit: int
@@ -203,12 +203,12 @@ class Agenda:
             # A lost first try is a retry from now on: it came from the stream of first tries all the same.
             counts.setdefault(place, [0, 0])[job.attempts > job.lost] += 1
         for place, (firsts, retries) in counts.items():
-            self.outlet(place, at).began(at, firsts, retries)
+            self.outlet(place).began(at, firsts, retries)
         # After one that took all there was: behind leases that are long under way, but not behind rows that are
         # committed only now, which may have come due some moments ago.
         behind = Floor(claim.jobs[0].claimed_at - LATE_COMMITS, FIRST_ID) if claim.jobs else None
         for ask in asks:
-            outlet = self.outlet(ask.stream.place, at)
+            outlet = self.outlet(ask.stream.place)
             end = claim.ends.get(ask.stream)
             if end is not None:
                 outlet.floors[ask.stream.is_retry] = end
@@ -221,22 +221,18 @@ class Agenda:
                 self.is_unsure = True
                 if behind is not None:
                     outlet.floors[ask.stream.is_retry] = behind
-            self._arrange(outlet, at)
+            self.arrange(outlet, at)
 
     def note_owned(self, wanted: Iterable[Place], owned: Iterable[Owned], at: float) -> None:
         """What this worker has to itself; the rest belongs to another, for a while."""
         mine = {one.place: one for one in owned}
         for place in wanted:
-            outlet = self.outlet(place, at)
+            outlet = self.outlet(place)
             if place in mine:
                 outlet.own(mine[place], at)
             else:
                 outlet.not_before = at + NOT_OURS_S
-            self._arrange(outlet, at)
-
-    def arrange(self, outlet: Outlet, at: float) -> None:
-        """Something about an outlet has changed."""
-        self._arrange(outlet, at)
+            self.arrange(outlet, at)
 
     def look_after_budgets(self, at: float) -> None:
         """Which endpoints are unhealthy now."""

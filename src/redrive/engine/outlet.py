@@ -61,7 +61,7 @@ class Outlet:
         "window",
     )
 
-    def __init__(self, place: Place, rules: BreakerRules, at: float) -> None:
+    def __init__(self, place: Place, rules: BreakerRules) -> None:
         self.place = place
         self._rules = rules
         self.due: list[float | None] = [None, None]

@@ -266,7 +266,7 @@ class Worker:
         self._trying -= 1
         self._freed.set()
         now = time.monotonic()
-        outlet = self._agenda.outlet_of(settlement.job, now)
+        outlet = self._agenda.outlet_of(settlement.job)
         outlet.ended(settlement.took_s if settlement.outcome is not None else None)
         if self._breakers is not None and settlement.outcome is not None:
             self._breakers.note(outlet, settlement.outcome, settlement.took_s, now)
@@ -309,7 +309,7 @@ class Worker:
     def _expect(self, job: Job, *, is_retry: bool, in_s: float = 0.0) -> None:
         """Something falls due where this job was."""
         now = time.monotonic()
-        self._agenda.tell(Stream(self._agenda.outlet_of(job, now).place, is_retry), now, now + in_s)
+        self._agenda.tell(Stream(self._agenda.outlet_of(job).place, is_retry), now, now + in_s)
         if in_s < self._poll_s:
             self._wanted.set()
 
