@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from redrive.core.breaker import CLOSED, DEFAULT_RULES, BreakerRules, Open, Probing, Ramping
-from redrive.core.ports import HTTP_QUEUE, Ask, Claim, Owned, Place, Stream, Survey
+from redrive.core.ports import HTTP_QUEUE, NO_ENDPOINT, Ask, Claim, Owned, Place, Stream, Survey
 from redrive.engine.agenda import MAX_ASKS, NOT_OURS_S, Agenda
 from redrive.engine.outlet import SLOW_S, Outlet
 
@@ -83,6 +83,11 @@ def test_a_slow_or_unknown_place_gets_a_fifth_of_the_room_and_a_quick_one_three(
     assert asked(agenda.asks(AT, 400, 400)) == {place(1, 1): 80}
     agenda.outlet(place(1, 1)).took_s = SLOW_S / 2
     assert asked(agenda.asks(AT, 400, 400)) == {place(1, 1): 240}
+
+
+def test_a_handler_may_have_all_the_room() -> None:
+    where = Place("handler:edi", UUID(int=1), NO_ENDPOINT)
+    assert asked(agenda_of({where: 0.0}).asks(AT, 10, 10)) == {where: 10}
 
 
 def test_places_that_hang_never_take_the_last_of_the_room() -> None:

@@ -22,7 +22,7 @@ from redrive.core.breaker import (
     name_of,
     ramp_rate,
 )
-from redrive.core.ports import Floor, Owned, Place
+from redrive.core.ports import NO_ENDPOINT, Floor, Owned, Place
 
 SLOW_S = 1.0  # an endpoint whose tries take longer on average, or of which nothing is known yet, counts as slow
 # What may be in flight to one place, of the room that it has and that is free: so there is always some left for others.
@@ -137,11 +137,13 @@ class Outlet:
         return max(0, room)
 
     def places(self, free: int) -> int:
-        """How many tries may be in flight."""
+        """How many tries may be in flight. Handlers are the installation's own: they may have all the room."""
         reach = self.in_flight + free
-        fair = max(int(reach * (QUICK_PART if self.took_s < SLOW_S else SLOW_PART)), min(reach, FEW))
+        if self.place.id == NO_ENDPOINT:
+            return reach
         if isinstance(self.breaker, Probing):
             return 1
+        fair = max(int(reach * (QUICK_PART if self.took_s < SLOW_S else SLOW_PART)), min(reach, FEW))
         return fair if self.max_in_flight is None else min(fair, self.max_in_flight)
 
     def slots(self, free: int, granted: int = 0) -> int:
