@@ -368,7 +368,7 @@ async def test_an_idle_connection_holds_no_event(shared_api: Api, eventually: Ev
     async with wire(shared_api) as connection:
         connection.send(connection.request({**GOOD, "payload": "held" * 1000}))
         assert (await connection.answer())[0] == 202
-        answered = [one for one in gc.get_objects() if isinstance(one, short_way._UnderWay)]
+        answered = [one for one in gc.get_objects() if type(one) is short_way._UnderWay]  # there may be dead proxies
         assert answered
         # The answer is here a moment before the server lets go of what it answered.
         await eventually(lambda: not any(one.response_complete and hasattr(one, "_one") for one in answered))
