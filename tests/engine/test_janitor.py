@@ -14,7 +14,7 @@ from structlog.testing import capture_logs
 
 from redrive.app import open_sweeper, run_worker
 from redrive.core.policy import DAY_S
-from redrive.core.ports import Swept
+from redrive.core.sweep import Swept
 from redrive.engine import janitor as module
 from redrive.engine.janitor import Janitor
 from redrive.settings import Settings

@@ -8,8 +8,8 @@ from uuid import UUID, uuid4
 import pytest
 
 from redrive.core.outcome import Category, Failure, Success
-from redrive.core.ports import EndpointTerms, HubSeat, Job, Released, Try
-from redrive.core.relay import Answered, Delivery, Unanswered, Welcome, from_edge
+from redrive.core.ports import EndpointTerms, Job, Released, Try
+from redrive.core.relay import Answered, Delivery, HubSeat, Unanswered, Welcome, from_edge
 from redrive.core.sign import verify
 from redrive.destinations.relay import MAX_HUBS, NO_HUB, RelayDestination
 

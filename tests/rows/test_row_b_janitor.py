@@ -5,7 +5,7 @@ from datetime import timedelta
 
 from redrive.app import open_sweeper
 from redrive.core.policy import DAY_S
-from redrive.core.ports import Swept
+from redrive.core.sweep import Swept
 from redrive.engine.herald import Herald
 from redrive.engine.janitor import Janitor
 from redrive.store.audit import Act

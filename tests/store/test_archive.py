@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from redrive.core.policy import DAY_S
-from redrive.core.ports import Swept, SweptOrg
+from redrive.core.sweep import Swept, SweptOrg
 from redrive.store import archive
 from redrive.store.archive import Archive, ArchiveError, folder_name
 from redrive.store.edits import Edit, replay

@@ -13,7 +13,7 @@ from redrive.app import open_sweeper
 from redrive.core.decide import Reason
 from redrive.core.fingerprint import fingerprint
 from redrive.core.policy import DAY_S
-from redrive.core.ports import Swept
+from redrive.core.sweep import Swept
 from redrive.engine.janitor import Janitor
 from redrive.settings import Settings
 from redrive.store import expiry

@@ -9,8 +9,9 @@ import pytest
 
 from redrive.core.decide import Die, Reason, Succeed
 from redrive.core.outcome import Category, Success
-from redrive.core.ports import NO_EXCHANGE, Settlement, SweptOrg
+from redrive.core.ports import NO_EXCHANGE, Settlement
 from redrive.core.pulse import RETRY_SLOTS, WAIT_BOUNDS_S, WAIT_SLOTS
+from redrive.core.sweep import SweptOrg
 from redrive.engine.janitor import Janitor
 from redrive.store import retention
 from redrive.store.audit import Act

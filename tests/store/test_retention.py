@@ -17,8 +17,8 @@ from redrive.core.decide import Reason
 from redrive.core.lifecycle import TaskState
 from redrive.core.policy import DAY_S, MAX_RETENTION_S, Policy, PolicyKind
 from redrive.core.policy import Retention as Terms
-from redrive.core.ports import Swept
 from redrive.core.retention import Finished, event_goes_at, task_goes_at
+from redrive.core.sweep import Swept
 from redrive.engine.janitor import Janitor
 from redrive.store import idempotency, operations, retention
 from redrive.store.audit import Act

@@ -11,7 +11,7 @@ from redrive.api.browser import client_address
 from redrive.api.cursors import Cursors
 from redrive.api.turns import Turns
 from redrive.core.address import AddressRules
-from redrive.core.ports import Hubs
+from redrive.core.relay import Hubs
 from redrive.store.audit import Act
 from redrive.store.clock import Clock
 from redrive.store.db import Database, Session

@@ -1,6 +1,6 @@
 """GET /v1/endpoints/{endpoint_id}/hub as a WebSocket: hubs of relays come in here, deliver, and are sent away.
 
-On bare ASGI. Called by server. What is delivered, and to which of several hubs, is the business of core.ports.Hubs;
+On bare ASGI. Called by server. What is delivered, and to which of several hubs, is the business of core.relay.Hubs;
 here is who may come in, for how long, and what passes between.
 """
 
@@ -22,8 +22,7 @@ from redrive.api.outage import OUTAGES
 from redrive.api.problems import Problem, forbidden, not_found, unavailable
 from redrive.api.queries import id_in_path
 from redrive.core.permissions import Action
-from redrive.core.ports import Hubs, HubSeat
-from redrive.core.relay import BadMessage, Hello, from_hub
+from redrive.core.relay import BadMessage, Hello, Hubs, HubSeat, from_hub
 from redrive.store.db import Record
 from redrive.store.endpoints import RELAY, get_endpoint
 from redrive.store.keys import Caller
@@ -142,7 +141,7 @@ class _Visit:
         self._seat: HubSeat | None = None
 
     def post(self, text: str) -> None:
-        """core.ports.HubLink."""
+        """core.relay.HubLink."""
         try:
             self._outbox.put_nowait(text)
         except asyncio.QueueFull:

@@ -10,7 +10,7 @@ from redrive.cli.connect import act_of, reach, settings_of
 from redrive.cli.options import AsJson, Place, command
 from redrive.cli.output import Column, emit, note, table
 from redrive.cli.runner import Refused, run
-from redrive.core.ports import Swept
+from redrive.core.sweep import Swept
 from redrive.store.archive import ArchiveError
 
 app = typer.Typer(no_args_is_help=True, help="Retention: run a pass.")

@@ -14,7 +14,6 @@ from redrive.core.decide import Decision
 from redrive.core.notices import Call, Notice
 from redrive.core.outcome import Outcome
 from redrive.core.policy import Policy
-from redrive.core.relay import Answered, Unanswered
 
 HTTP_QUEUE = "http"
 RELAY_QUEUE = "relay"
@@ -246,30 +245,6 @@ class ReachingDestination(Destination, Protocol):
     def can_reach(self, endpoint_id: UUID) -> bool: ...
 
 
-class HubLink(Protocol):
-    """A connection that a hub opened."""
-
-    def post(self, text: str) -> None:
-        """Send a message, soon and in order. Where the connection is gone, nothing happens."""
-        ...
-
-
-class HubSeat(Protocol):
-    """A hub's place among those of its endpoint."""
-
-    def heard(self, result: Answered | Unanswered) -> None: ...
-
-    def leave(self) -> None: ...
-
-
-class Hubs(Protocol):
-    """Where hubs are let in to deliver."""
-
-    def join(self, org_id: UUID, endpoint_id: UUID, endpoint: str, link: HubLink, forward: str) -> HubSeat | None:
-        """`endpoint` is its name, `forward` where the hub delivers to. None: there is no room for another hub."""
-        ...
-
-
 class EndpointTerms(NamedTuple):
     """What a delivery needs to know of its endpoint. Secrets inside: never log it."""
 
@@ -346,102 +321,6 @@ class HealthLedger(Protocol):
 
     async def disable_failing(self, after_s: float) -> list[DisabledEndpoint]:
         """Disable endpoints that did nothing but fail for so long, and answer those. Their tasks are held."""
-        ...
-
-
-class Swept(NamedTuple):
-    """What the janitor removed: in one batch, or in a whole pass over an org. `expired` tasks died, and are kept."""
-
-    events: int = 0
-    tasks: int = 0
-    attempts: int = 0
-    dead_letters: int = 0
-    payload_bytes: int = 0
-    idempotency_keys: int = 0
-    operations: int = 0
-    notices: int = 0
-    expired: int = 0
-
-    def plus(self, other: "Swept") -> "Swept":
-        return Swept(*(mine + theirs for mine, theirs in zip(self, other, strict=True)))
-
-    def removed(self) -> dict[str, int]:
-        return {name: n for name, n in self._asdict().items() if name != "expired"}
-
-
-class Batch(NamedTuple):
-    """One bounded step through an org's events by age. `place` leads on; None: that was the end."""
-
-    swept: Swept
-    place: Floor | None
-
-
-class SweptOrg(NamedTuple):
-    """An org to walk through, as of one moment. Nothing that came after `until` can go; None: nothing can. No task that
-    came after `aged_until` can have outlived its policy; None: none can.
-    """
-
-    org_id: UUID
-    name: str
-    now: datetime
-    until: datetime | None
-    acked_s: float | None
-    aged_until: datetime | None = None
-
-
-class ExpiredTask(NamedTuple):
-    """One that died because it was older than its policy allows, and nobody had taken it up."""
-
-    org_id: UUID
-    id: UUID
-    event_id: UUID
-    attempts: int
-    max_retries: int | None
-    died_at: datetime
-    message: str
-    correlation_id: str | None
-
-
-class Expiries(NamedTuple):
-    """One bounded step through an org's open tasks by age. `place` leads on; None: that was the end.
-
-    In a dry run `expired` would die, and `tasks` names none.
-    """
-
-    expired: int
-    tasks: list[ExpiredTask]
-    place: Floor | None
-
-
-class Sweeper(Protocol):
-    """The janitor's view of the store."""
-
-    async def forget_workers(self) -> None:
-        """Those that nothing was heard of for a day."""
-        ...
-
-    async def forget_history(self) -> None:
-        """How tries of endpoints went, two weeks ago and before."""
-        ...
-
-    async def orgs(self, rested_s: float) -> list[SweptOrg]:
-        """Those that nobody has begun with for so long."""
-        ...
-
-    async def begin(self, org: SweptOrg, rested_s: float) -> bool:
-        """False: somebody else was first."""
-        ...
-
-    async def expire(self, org: SweptOrg, place: Floor | None) -> Expiries | None:
-        """Let tasks die that waited too long. None: another janitor is at work at this moment."""
-        ...
-
-    async def batch(self, org: SweptOrg, place: Floor | None) -> Batch | None:
-        """Remove what may go. None: another janitor is at work at this moment."""
-        ...
-
-    async def conclude(self, org: SweptOrg, swept: Swept) -> None:
-        """Say in the audit what went."""
         ...
 
 

@@ -8,7 +8,7 @@ import json
 from base64 import b64decode, b64encode
 from binascii import Error as Base64Error
 from collections.abc import Mapping
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 from uuid import UUID
 
 from redrive.core.outcome import Category
@@ -227,3 +227,28 @@ def _headers(fields: Mapping[str, Any]) -> dict[str, str]:
     ):
         raise BadMessage("headers are too many, or no texts")
     return headers
+
+
+# -- where hubs are let in ---------------------------------------------------------------------------------------------
+
+
+class HubLink(Protocol):
+    """A connection that a hub opened."""
+
+    def post(self, text: str) -> None:
+        """Send a message, soon and in order. Where the connection is gone, nothing happens."""
+
+
+class HubSeat(Protocol):
+    """A hub's place among those of its endpoint."""
+
+    def heard(self, result: Answered | Unanswered) -> None: ...
+
+    def leave(self) -> None: ...
+
+
+class Hubs(Protocol):
+    """Where hubs are let in to deliver."""
+
+    def join(self, org_id: UUID, endpoint_id: UUID, endpoint: str, link: HubLink, forward: str) -> HubSeat | None:
+        """`endpoint` is its name, `forward` where the hub delivers to. None: there is no room for another hub."""

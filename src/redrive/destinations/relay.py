@@ -14,9 +14,9 @@ from uuid import UUID
 import structlog
 
 from redrive.core.outcome import Category, Failure
-from redrive.core.ports import RELAY_QUEUE, EndpointBook, EndpointTerms, Exchange, HubLink, Job, Released, Try
+from redrive.core.ports import RELAY_QUEUE, EndpointBook, EndpointTerms, Exchange, Job, Released, Try
 from redrive.core.redact import redact_text, redact_url
-from redrive.core.relay import Answered, Delivery, Unanswered, Welcome, encode
+from redrive.core.relay import Answered, Delivery, HubLink, Unanswered, Welcome, encode
 from redrive.destinations.answers import impossible, outcome_of, shown_headers
 from redrive.destinations.client import CLIENT_HEADERS
 from redrive.destinations.plans import Plans, Seal, header_text, order_headers
@@ -70,7 +70,7 @@ class _Hub:
 
 
 class _Seat:
-    """core.ports.HubSeat."""
+    """core.relay.HubSeat."""
 
     def __init__(self, relay: "RelayDestination", hub: _Hub) -> None:
         self._relay = relay

@@ -11,6 +11,7 @@ import structlog
 
 from redrive.core.notices import Call, DeadLetterNotice
 from redrive.core.ports import NoticeStore
+from redrive.engine.looking import keep_looking
 from redrive.engine.settler import brief
 
 LOOK_EVERY_S = 1.0
@@ -44,14 +45,7 @@ class Callbacks:
 
     async def run(self) -> None:
         """Until cancelled."""
-        while True:
-            try:
-                called = await self.look()
-            except Exception as error:  # noqa: BLE001 - the database may be away: the next look may find it again
-                log.warning("callbacks_failed", error=brief(error), again_in_s=self._every_s)
-                called = 0
-            if called < BATCH_CALLS:
-                await asyncio.sleep(self._every_s)
+        await keep_looking(self.look, batch=BATCH_CALLS, every_s=self._every_s, log=log, failed="callbacks_failed")
 
     async def look(self) -> int:
         """Make the calls that are due, a batch at most; how many that were."""

@@ -4,14 +4,13 @@ Run beside each worker. Meets the store through core.ports. Any number may run a
 whoever is killed with some in hand has told nobody but the log.
 """
 
-import asyncio
 from collections.abc import Sequence
 
 import structlog
 
 from redrive.core.notices import Notice
 from redrive.core.ports import NoticeStore
-from redrive.engine.settler import brief
+from redrive.engine.looking import keep_looking
 
 LOOK_EVERY_S = 1.0
 BATCH_NOTICES = 100  # in one transaction
@@ -26,14 +25,7 @@ class Herald:
 
     async def run(self) -> None:
         """Until cancelled."""
-        while True:
-            try:
-                told = await self.look()
-            except Exception as error:  # noqa: BLE001 - the database may be away: the next look may find it again
-                log.warning("notices_failed", error=brief(error), again_in_s=self._every_s)
-                told = 0
-            if told < BATCH_NOTICES:
-                await asyncio.sleep(self._every_s)
+        await keep_looking(self.look, batch=BATCH_NOTICES, every_s=self._every_s, log=log, failed="notices_failed")
 
     async def look(self) -> int:
         """Tell what there is, a batch at most; how many that were."""

@@ -2,7 +2,7 @@
 small batches, with rests between.
 
 Runs in every worker's process, put together by app; orgs that another worker's janitor has begun with are left to it.
-Meets the store through core.ports only.
+Meets the store through core.sweep only.
 """
 
 import asyncio
@@ -12,7 +12,8 @@ from contextlib import AbstractAsyncContextManager
 
 import structlog
 
-from redrive.core.ports import Floor, Sweeper, Swept, SweptOrg
+from redrive.core.ports import Floor
+from redrive.core.sweep import Sweeper, Swept, SweptOrg
 from redrive.engine.settler import brief
 from redrive.engine.transitions import tell_expired
 

@@ -54,14 +54,14 @@ class Lookout:
         """Bring the agenda up to date, as far as it is time to. `everywhere`: it is."""
         is_time = everywhere or time.monotonic() >= max(self._survey_by, self._survey_from)
         if self._lanes_told or is_time:
-            await self.wake_lanes()
+            await self._wake_lanes()
         if is_time:
             await self._survey(from_start=True)
         now = time.monotonic()
         told, self._told = self._told, set()
         for stream in told:
             self._agenda.tell(stream, now, now)
-        await self.own()
+        await self._own()
         if self._breakers is not None:
             await self._breakers.tick(time.monotonic())
 
@@ -74,7 +74,7 @@ class Lookout:
         """When to look again at the latest, on the monotonic clock."""
         return self._survey_from if self._agenda.is_unsure else max(self._survey_by, self._survey_from)
 
-    async def wake_lanes(self) -> None:
+    async def _wake_lanes(self) -> None:
         self._lanes_told = False
         woken = await self._store.wake_lanes()
         self._lanes_told |= woken.more
@@ -94,7 +94,7 @@ class Lookout:
             self._survey_by = now + max(SURVEY_EVERY_S, pause_s)
             self._agenda.look_after_budgets(now)
 
-    async def own(self) -> None:
+    async def _own(self) -> None:
         places = self._agenda.to_own(time.monotonic())
         if not places:
             return

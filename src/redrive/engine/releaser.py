@@ -4,12 +4,10 @@ Whoever resumes or enables releases what was held; if they die before the end, o
 does the rest. Any number of workers may do it at once: each takes other rows.
 """
 
-import asyncio
-
 import structlog
 
 from redrive.core.ports import TaskStore
-from redrive.engine.settler import brief
+from redrive.engine.looking import keep_looking
 
 LOOK_EVERY_S = 2.0
 RELEASE_BATCH = 1_000  # in one transaction, so that claims come between
@@ -24,13 +22,10 @@ class Releaser:
 
     async def run(self) -> None:
         """Until cancelled."""
-        while True:
-            try:
-                released = await self._store.release_held(RELEASE_BATCH)
-            except Exception as error:  # noqa: BLE001 - the database may be away: the next look may find it again
-                log.warning("release_failed", error=brief(error), again_in_s=self._every_s)
-                released = 0
-            if released:
-                log.info("held_tasks_released", tasks=released)
-            if released < RELEASE_BATCH:
-                await asyncio.sleep(self._every_s)
+        await keep_looking(self._look, batch=RELEASE_BATCH, every_s=self._every_s, log=log, failed="release_failed")
+
+    async def _look(self) -> int:
+        released = await self._store.release_held(RELEASE_BATCH)
+        if released:
+            log.info("held_tasks_released", tasks=released)
+        return released

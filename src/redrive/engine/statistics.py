@@ -1,11 +1,10 @@
 """Sees to it that the database knows its tables while they grow. Run beside each worker; nothing depends on it."""
 
-import asyncio
 from collections.abc import Awaitable, Callable
 
 import structlog
 
-from redrive.engine.settler import brief
+from redrive.engine.looking import keep_looking
 
 LOOK_EVERY_S = 2.0
 
@@ -14,12 +13,11 @@ log = structlog.get_logger("redrive.statistics")
 
 async def keep_statistics(analyse: Callable[[], Awaitable[list[str]]], *, every_s: float = LOOK_EVERY_S) -> None:
     """Until cancelled."""
-    while True:
-        try:
-            analysed = await analyse()
-        except Exception as error:  # noqa: BLE001 - the database may be away: the next look may find it again
-            log.warning("analyse_failed", error=brief(error), again_in_s=every_s)
-        else:
-            if analysed:
-                log.info("tables_analysed", tables=analysed)
-        await asyncio.sleep(every_s)
+
+    async def look() -> int:
+        analysed = await analyse()
+        if analysed:
+            log.info("tables_analysed", tables=analysed)
+        return 0  # there is never more at once
+
+    await keep_looking(look, batch=1, every_s=every_s, log=log, failed="analyse_failed")

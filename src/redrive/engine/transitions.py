@@ -13,7 +13,8 @@ import structlog
 from redrive.core.decide import Die, Reason, RetryIn
 from redrive.core.lifecycle import EventStatus, retry_attempts
 from redrive.core.outcome import Failure, Success
-from redrive.core.ports import ExpiredTask, Job, Released, Settled
+from redrive.core.ports import Job, Released, Settled
+from redrive.core.sweep import ExpiredTask
 from redrive.observe import lines
 
 log = structlog.get_logger("redrive.worker")

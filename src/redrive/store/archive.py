@@ -14,7 +14,7 @@ from types import TracebackType
 
 import msgspec
 
-from redrive.core.ports import SweptOrg
+from redrive.core.sweep import SweptOrg
 from redrive.store.db import Record
 
 WRITE_BYTES = 1_048_576  # gathered before they are written

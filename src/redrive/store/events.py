@@ -53,19 +53,18 @@ async def accept(
     they came, where that is another one than the one given.
     """
     came = ranks if ranks is not None else range(len(events))
-    firsts = {(event.org_id, event.id): event for event in reversed(events)}
-    rank_of = {(event.org_id, event.id): rank for event, rank in zip(reversed(events), reversed(came), strict=True)}
-    columns = map(array_or_null, zip(*firsts.values(), strict=True))
-    rows = await db.fetch("accept", *columns, clock.now(), list(rank_of.values()))
+    places = {(event.org_id, event.id): place for place, event in reversed(list(enumerate(events)))}
+    columns = map(array_or_null, zip(*(events[place] for place in places.values()), strict=True))
+    rows = await db.fetch("accept", *columns, clock.now(), [came[place] for place in places.values()])
     usual, *others = [Receipt(verdict, status) for _, _, verdict, status in rows]
-    if not others and len(firsts) == len(events):
+    if not others and len(places) == len(events):
         return [usual] * len(events)
     receipts = {(row["org_id"], row["event_id"]): other for row, other in zip(rows[1:], others, strict=True)}
     answers = [receipts.get(event[:2], usual) for event in events]
     seen: set[tuple[object, ...]] = set()
     for place, event in enumerate(events):
         if event[:2] in seen:
-            answers[place] = _repeated(event, firsts[event[:2]], answers[place])
+            answers[place] = _repeated(event, events[places[event[:2]]], answers[place])
         seen.add(event[:2])
     return answers
 

@@ -10,7 +10,8 @@ from uuid import UUID
 from redrive.core.expiry import why_expired
 from redrive.core.fingerprint import fingerprint
 from redrive.core.outcome import Category
-from redrive.core.ports import ExpiredTask, Expiries, Floor, SweptOrg
+from redrive.core.ports import Floor
+from redrive.core.sweep import ExpiredTask, Expiries, SweptOrg
 from redrive.store.db import Database, Record
 
 BATCH_TASKS = 500  # looked at; as many die at most, but for the other tasks of the last one's event

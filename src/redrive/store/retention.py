@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from uuid import UUID
 
-from redrive.core.ports import Batch, Expiries, Floor, Swept, SweptOrg
+from redrive.core.ports import Floor
+from redrive.core.sweep import Batch, Expiries, Swept, SweptOrg
 from redrive.store import audit
 from redrive.store.archive import Archive
 from redrive.store.audit import Act

@@ -1,0 +1,21 @@
+"""Look for work at intervals, and again at once while there is a batch of it. Used by what runs beside the workers."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from redrive.engine.settler import brief
+
+
+async def keep_looking(
+    look: Callable[[], Awaitable[int]], *, batch: int, every_s: float, log: Any, failed: str
+) -> None:
+    """Until cancelled. `look` answers how much it did, `batch` is what it does at once; `failed` names its failures."""
+    while True:
+        try:
+            done = await look()
+        except Exception as error:  # noqa: BLE001 - the database may be away: the next look may find it again
+            log.warning(failed, error=brief(error), again_in_s=every_s)
+            done = 0
+        if done < batch:
+            await asyncio.sleep(every_s)
