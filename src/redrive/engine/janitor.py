@@ -7,13 +7,15 @@ Meets the store through core.sweep only.
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
+from functools import partial
+from typing import TypeVar
 
 import structlog
 
 from redrive.core.ports import Floor
-from redrive.core.sweep import Sweeper, Swept, SweptOrg
+from redrive.core.sweep import Batch, Expiries, Sweeper, Swept, SweptOrg
 from redrive.engine.settler import brief
 from redrive.engine.transitions import tell_expired
 
@@ -25,6 +27,8 @@ BUSY_PAUSE_S = 1.0
 MAX_BUSY_PAUSES = 60
 
 log = structlog.get_logger("redrive.janitor")
+
+B = TypeVar("B", Batch, Expiries)
 
 
 class Janitor:
@@ -67,40 +71,18 @@ class Janitor:
 
     async def _expire_org(self, sweeper: Sweeper, org: SweptOrg) -> int:
         expired = 0
-        place: Floor | None = None
-        busy = 0
-        while busy < MAX_BUSY_PAUSES:
-            began = time.monotonic()
-            batch = await sweeper.expire(org, place)
-            if batch is None:
-                busy += 1
-                await asyncio.sleep(BUSY_PAUSE_S)
-                continue
-            expired, place = expired + batch.expired, batch.place
+        async for batch in self._batches(partial(sweeper.expire, org)):
+            expired += batch.expired
             tell_expired(batch.tasks)
-            if place is None:
-                break
-            await self._have_rest(began)
         if expired:
             log.info("tasks_expired", org_id=str(org.org_id), tasks=expired)
         return expired
 
     async def _sweep_org(self, sweeper: Sweeper, org: SweptOrg) -> Swept:
         swept = Swept()
-        place: Floor | None = None
-        busy = 0
         try:
-            while busy < MAX_BUSY_PAUSES:
-                began = time.monotonic()
-                batch = await sweeper.batch(org, place)
-                if batch is None:
-                    busy += 1
-                    await asyncio.sleep(BUSY_PAUSE_S)
-                    continue
-                swept, place = swept.plus(batch.swept), batch.place
-                if place is None:
-                    break
-                await self._have_rest(began)
+            async for batch in self._batches(partial(sweeper.batch, org)):
+                swept = swept.plus(batch.swept)
         finally:
             # Also when a batch failed or the worker stops: the batches before it are committed.
             if any(swept):
@@ -108,5 +90,22 @@ class Janitor:
                 log.info("retention_swept", org_id=str(org.org_id), **swept.removed())
         return swept
 
-    async def _have_rest(self, began: float) -> None:
-        await asyncio.sleep(min(self._rest * (time.monotonic() - began), MAX_REST_S))
+    async def _batches(self, step: Callable[[Floor | None], Awaitable[B | None]]) -> AsyncIterator[B]:
+        """One after the other, each from where the one before ended, with rests between.
+
+        A step that answers None found somebody else at work.
+        """
+        place: Floor | None = None
+        busy = 0
+        while busy < MAX_BUSY_PAUSES:
+            began = time.monotonic()
+            batch = await step(place)
+            if batch is None:
+                busy += 1
+                await asyncio.sleep(BUSY_PAUSE_S)
+                continue
+            yield batch
+            place = batch.place
+            if place is None:
+                return
+            await asyncio.sleep(min(self._rest * (time.monotonic() - began), MAX_REST_S))
