@@ -144,6 +144,7 @@ class _UnderWay:
         self.response_complete = True
         transport = self._connection.transport
         if self.disconnected or transport.is_closing():
+            del self._one
             return
         try:
             answer = self._answer(result)
