@@ -12,8 +12,12 @@ import pytest_asyncio
 import requests
 import schemathesis
 from hypothesis import HealthCheck, settings
-from schemathesis import Case, SerializationContext
-from schemathesis.checks import CHECKS
+from schemathesis import BaseSchema, Case, SerializationContext
+from schemathesis.checks import CHECKS, load_all_checks
+from schemathesis.core.result import Ok
+from schemathesis.generation.feedback import FeedbackSources
+from schemathesis.pytest._test_builder import build_operation_test
+from schemathesis.python._constants.orchestrator import make_constants_value_source
 from schemathesis.specs.openapi.checks import ignored_auth, positive_data_acceptance
 
 from redrive.store.embedded import EmbeddedPostgres
@@ -25,9 +29,8 @@ from .things import EVENT_TYPES, make
 # Beside those that the document itself leads to: each of its examples, and each limit of its schemas.
 MAX_EXAMPLES = 8
 
-schema = schemathesis.openapi.from_dict(DOCUMENT)
-# Not among those that it knows for a refusal: too many events in a batch.
-schema.config.checks.negative_data_rejection.expected_statuses += ["413"]
+# Streams do not end by themselves.
+NAMES = [operation.described["operationId"] for operation in OPERATIONS if not operation.streams]
 
 
 @schemathesis.serializer("application/x-ndjson")
@@ -43,6 +46,15 @@ class Target:
     key: str
     things: dict[str, dict[str, str]]
     session: requests.Session
+
+
+@pytest.fixture(scope="module")
+def schema() -> BaseSchema:
+    schema = schemathesis.openapi.from_dict(DOCUMENT)
+    # Not among those that it knows for a refusal: too many events in a batch.
+    schema.config.checks.negative_data_rejection.expected_statuses += ["413"]
+    load_all_checks()
+    return schema
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
@@ -108,15 +120,19 @@ def _keeps_what_the_document_promises(case: Case[Any], target: Target) -> None:
     )
 
 
-# One test per operation, under its name: those that schemathesis makes of one function have one id between them, and
-# then only one of them runs where tests are spread over processes. Streams do not end by themselves.
-for operation in OPERATIONS:
-    if not operation.streams:
-        name = operation.described["operationId"]
-        chosen = schema.include(operation_id=name)
-        globals()[f"test_{name}_keeps_what_the_document_promises"] = chosen.parametrize()(
-            _keeps_what_the_document_promises
-        )
+@pytest.mark.parametrize("name", NAMES)
+def test_an_operation_keeps_what_the_document_promises(name: str, schema: BaseSchema, target: Target) -> None:
+    """Schemathesis's own way would work out all cases of all operations wherever tests are collected, for seconds."""
+    (result,) = schema.include(operation_id=name).get_all_operations()
+    assert isinstance(result, Ok), result.err()
+    source = make_constants_value_source(schema)
+    build_operation_test(
+        config=schema.config,
+        operation=result.ok(),
+        test_func=_keeps_what_the_document_promises,
+        given_kwargs={},
+        feedback=FeedbackSources(constants_value_source=source),
+    )(target=target)
 
 
 def test_all_that_schemathesis_can_check_is_checked() -> None:
