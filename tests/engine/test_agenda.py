@@ -4,10 +4,11 @@ from collections import Counter
 from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from redrive.core.breaker import CLOSED, DEFAULT_RULES, BreakerRules, Open, Probing, Ramping
+from redrive.core.breaker import CLOSED, DEFAULT_RULES, BreakerRules, Budget, Open, Probing, Ramping, after_time
 from redrive.core.ports import HTTP_QUEUE, NO_ENDPOINT, Ask, Claim, Owned, Place, Stream, Survey
 from redrive.engine.agenda import MAX_ASKS, NOT_OURS_S, Agenda
 from redrive.engine.outlet import SLOW_S, Outlet
@@ -44,8 +45,8 @@ def begin(agenda: Agenda, asks: list[Ask], at: float = AT) -> None:
 
 
 def owned(where: Place, **terms: object) -> Owned:
-    given = {"max_in_flight": None, "rate_per_s": None, "breaker": "closed", "breaker_since": None, "probe_at": None}
-    return Owned(where, **{**given, **terms}, opens=0, now=NOW)  # type: ignore[arg-type]
+    given = dict.fromkeys(("max_in_flight", "rate_per_s", "paced_until", "breaker_since", "probe_at"))
+    return Owned(where, **{**given, "breaker": "closed", "is_new": False, **terms}, opens=0, now=NOW)  # type: ignore[arg-type]
 
 
 def test_each_org_has_the_same_share_however_many_endpoints_it_has() -> None:
@@ -61,6 +62,29 @@ def test_what_one_does_not_need_goes_to_those_that_do() -> None:
     agenda = agenda_of({place(1, 1): 0.0, place(2, 1): 0.0})
     agenda.outlet(place(2, 1)).max_in_flight = 3
     assert asked(agenda.asks(AT, 1_000, 100)) == {place(1, 1): 97, place(2, 1): 3}
+
+
+def test_an_org_with_more_places_than_a_claim_asks_leaves_the_others_their_turn() -> None:
+    agenda = agenda_of({place(1, n): 0.0 for n in range(MAX_ASKS + 72)} | {place(2, 0): 0.0})
+    assert place(2, 0) in asked(agenda.asks(AT, 400, 400))
+
+
+def test_an_org_with_more_places_than_a_claim_may_take_leaves_the_others_their_part() -> None:
+    agenda = agenda_of({place(1, n): 0.0 for n in range(10)} | {place(2, 0): 0.0})
+    for _ in range(3):
+        assert asked(agenda.asks(AT, 100, 5, hurry=True))[place(2, 0)] >= 2
+
+
+def test_who_was_given_nothing_keeps_the_turn_though_surveys_come_between() -> None:
+    orgs = [place(org, 0) for org in range(1, 1_001)]
+    agenda = Agenda(DEFAULT_RULES)
+    survey = Survey(NOW, {Stream(where, False): NOW for where in orgs})
+    seen: Counter[Place] = Counter()
+    for _ in range(10):
+        agenda.learn(survey, AT)
+        seen.update(asked(agenda.asks(AT, 400, 100)))
+    assert set(seen.values()) == {1}
+    assert len(seen) == 1_000
 
 
 def test_more_places_than_a_claim_asks_have_their_turn_one_after_the_other() -> None:
@@ -129,6 +153,30 @@ def test_an_emptied_stream_is_asked_again_when_something_is_told() -> None:
     assert agenda.next_at(AT) == AT + 2
 
 
+def test_what_somebody_has_in_hand_is_no_news() -> None:
+    """A survey names the first of a stream, a lease among them: looking ahead, that is nothing to ask for."""
+    where = place(1, 1)
+    agenda = agenda_of({where: -1.0})
+    agenda.note_claim(agenda.asks(AT, 100, 100), Claim([], 0, {}), AT)
+    agenda.learn(Survey(NOW, {Stream(where, False): NOW - timedelta(seconds=1)}), AT + 1, from_start=False)
+    assert agenda.next_at(AT + 1) is None
+    agenda.learn(Survey(NOW, {Stream(where, False): NOW + timedelta(seconds=5)}), AT + 1, from_start=False)
+    assert agenda.next_at(AT + 1) == AT + 6
+    agenda.learn(Survey(NOW, {Stream(where, False): NOW - timedelta(seconds=1)}), AT + 2)
+    assert agenda.next_at(AT + 2) == AT + 2  # a lease may have ended, and a row may have come late
+
+
+def test_what_is_told_while_a_survey_is_made_is_not_forgotten() -> None:
+    agenda = agenda_of({})
+    agenda.expect_survey()
+    agenda.tell(Stream(place(1, 1), True), AT, AT + 3)
+    agenda.learn(Survey(NOW, {}), AT + 1)
+    assert agenda.next_at(AT + 1) == AT + 3
+    agenda.expect_survey()
+    agenda.learn(Survey(NOW, {}), AT + 2)
+    assert agenda.next_at(AT + 2) is None
+
+
 def test_a_barred_place_is_to_be_owned_and_then_its_limits_hold() -> None:
     where = place(1, 1)
     agenda = agenda_of({where: 0.0})
@@ -186,6 +234,64 @@ def test_an_open_breaker_lets_nothing_through_before_its_probe() -> None:
     outlet.owned_until = AT + 100
     agenda.arrange(outlet, AT + 7)
     assert asked(agenda.asks(AT + 7, 400, 100)) == {where: 1}
+
+
+def test_a_place_that_is_held_back_is_owned_again_for_what_a_person_changed() -> None:
+    where = place(1, 1)
+    agenda = agenda_of({where: 0.0})
+    agenda.note_claim(agenda.asks(AT, 100, 100), Claim([], 0, {}, barred=frozenset({where})), AT)
+    agenda.note_owned([where], [owned(where, breaker="open", probe_at=NOW + timedelta(seconds=300))], AT)
+    agenda.tell(Stream(where, True), AT, AT)
+    assert agenda.asks(AT, 100, 100) == []
+    assert agenda.to_own(AT + 1) == []
+    assert agenda.to_own(AT + 4) == [where]
+    agenda.note_owned([where], [owned(where)], AT + 4)
+    assert asked(agenda.asks(AT + 4, 100, 100)) == {where: 20}
+
+
+def test_what_is_known_of_limits_is_doubted_when_anything_may_have_changed() -> None:
+    where = place(1, 1)
+    agenda = agenda_of({where: 0.0})
+    agenda.note_claim(agenda.asks(AT, 100, 100), Claim([], 0, {}, barred=frozenset({where})), AT)
+    agenda.note_owned([where], [owned(where, rate_per_s=0.01)], AT)
+    assert agenda.to_own(AT) == []
+    agenda.doubt()
+    assert agenda.to_own(AT) == [where]
+
+
+def test_a_ramp_is_watched_to_its_end_though_nothing_is_due() -> None:
+    where = place(1, 1)
+    agenda = agenda_of({where: 0.0})
+    agenda.note_claim(agenda.asks(AT, 100, 100), Claim([], 0, {}, barred=frozenset({where})), AT)
+    agenda.note_owned([where], [owned(where, breaker="ramping", breaker_since=NOW)], AT)
+    agenda.learn(Survey(NOW, {}), AT + 1)
+    assert agenda.to_own(AT + 4) == [where]
+
+
+def test_whoever_takes_over_a_rate_waits_as_long_as_its_last_owner_would_have() -> None:
+    outlet = Outlet(place(1, 1), DEFAULT_RULES)
+    outlet.own(owned(place(1, 1), rate_per_s=0.1, paced_until=NOW + timedelta(seconds=7), is_new=True), AT)
+    assert outlet.room(AT, 100) == 0
+    assert outlet.held_back_until(AT) == pytest.approx(AT + 7)
+    outlet.own(owned(place(1, 1), rate_per_s=0.1, paced_until=NOW + timedelta(seconds=7), is_new=False), AT + 8)
+    assert outlet.room(AT + 8, 100) == 1  # its own count is the better one
+
+
+def test_a_ramp_that_began_while_another_owned_the_place_is_learned() -> None:
+    outlet = Outlet(place(1, 1), DEFAULT_RULES)
+    outlet.own(owned(place(1, 1), breaker="ramping", breaker_since=NOW, is_new=True), AT)
+    outlet.own(owned(place(1, 1), breaker="ramping", breaker_since=NOW, is_new=True), AT + 100)
+    assert after_time(outlet.breaker, AT + 100.5, DEFAULT_RULES) == Ramping(0, AT + 100)
+
+
+def test_a_budget_that_is_spent_leaves_nothing_to_ask_before_a_first_try_that_comes_later() -> None:
+    where = place(1, 1)
+    agenda = agenda_of({where: 30.0}, retries={where: 0.0})
+    outlet = agenda.outlet(where)
+    outlet.budget = Budget(DEFAULT_RULES, AT)
+    outlet.budget.take(AT, outlet.budget.allows(AT))
+    assert agenda.asks(AT, 100, 100, hurry=True) == []
+    assert agenda.next_at(AT) == pytest.approx(AT + 0.1)
 
 
 def test_a_ramp_lets_more_and_more_through() -> None:

@@ -2,14 +2,18 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from dataclasses import replace
+from datetime import timedelta
 from uuid import UUID
 
+import pytest
 import pytest_asyncio
 
 from redrive.core.breaker import BreakerRules
 from redrive.store.check import check
+from redrive.store.endpoint_states import ramp_by_hand
 from redrive.store.orgs import new_id
-from support.engine import Engine, ManualClock, until
+from support.engine import PERSON, Engine, ManualClock, until
 from support.receiver import Answer, Received, Receiver, open_receiver
 
 ALL_DONE = "SELECT count(*) > 0 AND bool_and(state = 'succeeded') FROM redrive.task"
@@ -100,6 +104,7 @@ async def test_a_limit_that_is_taken_away_holds_nobody_any_more(live: Engine, re
         await live.until(ALL_DONE)
         assert watcher.most == 1
         await live.change_endpoint(endpoint_id, max_in_flight=None)
+        worker.wake()
         await live.accept_many(60)
         await until(lambda: _true(watcher.most > 5))
         await live.until(ALL_DONE)
@@ -129,6 +134,61 @@ async def test_a_breaker_holds_what_waits_probes_and_lets_it_go_without_spending
     assert actions["endpoint.breaker_open"] >= 1
     assert actions["endpoint.breaker_close"] >= 1
     assert (await check(live.url)).clean
+
+
+@pytest.mark.parametrize("act", ["by hand", "by another address"])
+async def test_a_breaker_that_a_person_closes_holds_nothing_any_more(
+    live: Engine, receiver: Receiver, act: str
+) -> None:
+    """Its probe would be minutes away."""
+    up = False
+    receiver.usual = lambda request: Answer(200 if up or request.path == "/new" else 503)
+    await live.policy("patient", kind="list", delays_s=[0.05], max_retries=1_000)
+    endpoint_id = await live.endpoint(url=receiver.url, policy="patient")
+    await live.accept_many(40)
+    # What a worker knows of an address may be a second old.
+    patient = replace(HASTY, min_span_s=1.2, first_wait_s=300, most_wait_s=300)
+    async with live.worker(rules=patient) as worker, live.running(worker):
+        await live.until("SELECT breaker = 'open' FROM redrive.endpoint_state WHERE endpoint_id = $1", endpoint_id)
+        await live.until("SELECT bool_and(state = 'waiting') FROM redrive.task")
+        if act == "by hand":
+            up = True
+            async with live.app.tenant(live.org_id) as session:
+                assert await ramp_by_hand(session, endpoint_id, PERSON, live.clock)
+        else:
+            await live.change_endpoint(endpoint_id, url=receiver.url_of("/new"))
+        worker.wake()
+        await live.until(ALL_DONE)
+        # A ramp ends by time, though nothing is due any more.
+        await live.until("SELECT breaker = 'closed' FROM redrive.endpoint_state WHERE endpoint_id = $1", endpoint_id)
+
+
+async def test_a_rate_that_a_person_raises_counts_at_once(live: Engine, receiver: Receiver) -> None:
+    endpoint_id = await live.endpoint(url=receiver.url, rate_per_s=0.01)
+    await live.accept_many(10)
+    async with live.worker() as worker, live.running(worker):
+        await receiver.wait_for(1)
+        await live.change_endpoint(endpoint_id, rate_per_s=100)
+        worker.wake()
+        await live.until(ALL_DONE)
+
+
+async def test_a_rate_outlasts_the_worker_that_kept_it(engine: Engine, clock: ManualClock, receiver: Receiver) -> None:
+    """One try a minute, and a try takes a second at most: whoever comes next still waits for the minute to end."""
+    endpoint_id = await engine.endpoint(url=receiver.url, rate_per_s=1 / 60, timeout_s=1)
+    await engine.accept_many(2)
+    place = engine.first_tries(endpoint_id).place
+    first, next_one = new_id(), new_id()
+    (owned,) = await engine.tasks.own([place], first, 10)
+    assert (owned.is_new, owned.paced_until) == (True, None)
+    began = clock.now()
+    assert len(await engine.claim(1, worker_id=first)) == 1
+    (owned,) = await engine.tasks.own([place], first, 10)
+    assert not owned.is_new
+    clock.advance(50)
+    (owned,) = await engine.tasks.own([place], next_one, 10)
+    assert owned.is_new
+    assert owned.paced_until == began + timedelta(minutes=1)
 
 
 async def test_an_open_breaker_of_one_endpoint_delays_no_other(live: Engine, receiver: Receiver) -> None:

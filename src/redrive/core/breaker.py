@@ -315,6 +315,11 @@ class Pace:
         self._fill(at)
         self._level -= n
 
+    def hold(self, at: float, until: float) -> None:
+        """Somebody else made use of it: there is no room before that time."""
+        self._fill(at)
+        self._level = min(self._level, 1 - (until - at) * self.rate_per_s)
+
     def next_at(self, at: float) -> float:
         """When there is room for one: now, or later."""
         self._fill(at)

@@ -156,16 +156,25 @@ class Woken(NamedTuple):
 
 
 class Owned(NamedTuple):
-    """An endpoint that a worker has to itself, and what it has to count there."""
+    """An endpoint that a worker has to itself, and what it has to count there.
+
+    `is_new`: another had it before, or nobody. `paced_until`: when its rate allows the next try.
+    """
 
     place: Place
     max_in_flight: int | None
     rate_per_s: float | None
+    paced_until: datetime | None
     breaker: str
     breaker_since: datetime | None
     probe_at: datetime | None
     opens: int
+    is_new: bool
     now: datetime
+
+    def moment(self, when: datetime | None, at: float) -> float:
+        """On the worker's clock, where it is `at` now; None is now."""
+        return at if when is None else at + (when - self.now).total_seconds()
 
 
 class TaskStore(Protocol):

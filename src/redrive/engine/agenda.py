@@ -5,12 +5,12 @@ million due tasks nor an endpoint that hangs delays the others. What there is to
 database, from what is told (NOTIFY), and from what this worker schedules itself.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import timedelta
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
 from heapq import heappop, heappush
 from uuid import UUID
 
-from redrive.core.breaker import BreakerRules, Closed
+from redrive.core.breaker import BreakerRules, Closed, Ramping
 from redrive.core.ports import NO_ENDPOINT, Ask, Claim, Floor, Job, Owned, Place, Stream, Survey
 from redrive.engine.outlet import START, Outlet
 
@@ -30,6 +30,8 @@ class Agenda:
         self._later: list[tuple[float, int, int, Outlet]] = []
         self._counted: dict[Place, Outlet] = {}  # those that a worker must have to itself
         self._notes = 0
+        self._told_since: list[tuple[Stream, float]] = []  # since the last survey began
+        self._surveyed_at: datetime | None = None  # by the database's clock
         self.is_short_of_room = False  # something is due that had no room, or too little to be worth a claim
         self.is_unsure = False  # streams were emptied: when their next task is due is not known
 
@@ -44,19 +46,34 @@ class Agenda:
 
     # -- what is due -----------------------------------------------------------------------------------------------
 
+    def expect_survey(self) -> None:
+        """A survey begins: what is told from now on, it may not have seen."""
+        self._told_since = []
+
     def learn(self, survey: Survey, at: float, *, from_start: bool = True) -> None:
-        """What there is. Whatever the survey does not name has nothing. `from_start`: claims begin there again."""
+        """What there is. Whatever the survey does not name has nothing. `from_start`: claims begin there again.
+
+        Else what is no news counts for nothing: it was there when the stream was emptied, so somebody has it in hand.
+        """
         if len(self._outlets) > MAX_OUTLETS:
             self._forget()
         for outlet in self._outlets.values():
             outlet.due = [None, None]
         for stream, due_at in survey.due_at.items():
             outlet = self.outlet(stream.place)
-            outlet.due[stream.is_retry] = at + max(0.0, (due_at - survey.now).total_seconds())
+            emptied_at = outlet.emptied_at[stream.is_retry]
+            if from_start or emptied_at is None or due_at > emptied_at:
+                outlet.due[stream.is_retry] = at + max(0.0, (due_at - survey.now).total_seconds())
+        for stream, due in self._told_since:
+            self.outlet(stream.place).tell(stream.is_retry, due)
+        self._told_since = []
+        self._surveyed_at = survey.now
         self.is_unsure = False
+        in_line = [place for of_org in self._ready.values() for place in of_org if place in self._outlets]
         self._ready.clear()
         self._later.clear()
-        for outlet in self._outlets.values():
+        for place in dict.fromkeys([*in_line, *self._outlets]):
+            outlet = self._outlets[place]
             if from_start:
                 outlet.floors = [START, START]
             self.arrange(outlet, at)
@@ -68,6 +85,7 @@ class Agenda:
         outlet = self.outlet(stream.place)
         outlet.tell(stream.is_retry, due)
         self.arrange(outlet, at)
+        self._told_since.append((stream, due))
 
     def next_at(self, at: float) -> float | None:
         """When something is to be asked for: now, later; None: nobody knows of anything."""
@@ -103,15 +121,23 @@ class Agenda:
             if turn == outlet.turn:
                 self.arrange(outlet, at)
 
+    def doubt(self) -> None:
+        """What was learned of limits and breakers may hold no longer: it is to be learned again."""
+        for outlet in self._counted.values():
+            outlet.owned_until = 0.0
+
     # -- whose turn it is ------------------------------------------------------------------------------------------
 
     def to_own(self, at: float) -> list[Place]:
-        """Places with something due that must be had to oneself before they are asked."""
-        self._move_on(at)
+        """Places that must be had to oneself before they are asked, or whose breaker is to be moved on.
+
+        What holds a place back is no reason to leave it out: a person may have lifted it, and owning it tells so.
+        """
         wanted = [
             place
             for place, outlet in self._counted.items()
-            if outlet.owned_until <= at and place in self._ready.get(place.org_id, ())
+            if max(outlet.owned_until, outlet.not_before) <= at
+            and (isinstance(outlet.breaker, Ramping) or (outlet.has_due(at) and self._can_reach(place)))
         ]
         return wanted[:MAX_ASKS]
 
@@ -133,36 +159,48 @@ class Agenda:
         turns = self._turns(at, free, hurry)
         if not turns:
             return []
-        rooms = self._share_out(turns, free, limit)
         asks: list[Ask] = []
-        for outlet, room in rooms.items():
+        for outlet, room in self._share_out(turns, free, limit).items():
+            if room > 0:
+                self._to_the_end(outlet)
             for is_retry, most in enumerate(outlet.split(at, room)):
                 if most > 0:
                     asks.append(Ask(Stream(outlet.place, bool(is_retry)), most, outlet.floors[is_retry]))
         return asks
 
     def _turns(self, at: float, free: int, hurry: bool) -> dict[UUID, list[tuple[Outlet, int]]]:
-        """The outlets that are asked now, with their room, by org; each goes to the end of its line."""
+        """The outlets that are asked now, with their room, by org: of each org one, then of each one more."""
         turns: dict[UUID, list[tuple[Outlet, int]]] = {}
+        lines = {org_id: iter(list(of_org.values())) for org_id, of_org in self._ready.items()}
         count = 0
-        for org_id in list(self._ready):
-            of_org = self._ready[org_id]
-            for place in list(of_org):
+        while lines:
+            for org_id in list(lines):
+                turn = self._next_turn(lines[org_id], at, free, hurry)
+                if turn is None:
+                    del lines[org_id]
+                    continue
+                turns.setdefault(org_id, []).append(turn)
+                count += 1
                 if count == MAX_ASKS:
                     return turns
-                outlet = of_org[place]
-                if outlet.counted and outlet.owned_until <= at:
-                    continue
-                room = outlet.room(at, free)
-                if room <= 0 or (not hurry and outlet.is_crowded(free)):
-                    self._wait_for_room(outlet, at)
-                    continue
-                of_org[place] = of_org.pop(place)
-                turns.setdefault(org_id, []).append((outlet, room))
-                count += 1
-            if org_id in self._ready:
-                self._ready[org_id] = self._ready.pop(org_id)
         return turns
+
+    def _next_turn(self, line: Iterator[Outlet], at: float, free: int, hurry: bool) -> tuple[Outlet, int] | None:
+        for outlet in line:
+            if outlet.counted and outlet.owned_until <= at:
+                continue
+            room = outlet.room(at, free)
+            if room > 0 and (hurry or not outlet.is_crowded(free)):
+                return outlet, room
+            self._wait_for_room(outlet, at)
+        return None
+
+    def _to_the_end(self, outlet: Outlet) -> None:
+        """Of its org's line, and its org of all orgs'. Who was given nothing stays where it is."""
+        org_id = outlet.place.org_id
+        of_org = self._ready.pop(org_id)
+        of_org[outlet.place] = of_org.pop(outlet.place)
+        self._ready[org_id] = of_org
 
     def _wait_for_room(self, outlet: Outlet, at: float) -> None:
         """A place that its limits hold back says until when; any other waits for a try to end."""
@@ -181,9 +219,11 @@ class Agenda:
         left = limit
         per_org = max(1, limit // len(turns))
         for outlets in turns.values():
+            left_to_org = min(per_org, left)
             share = max(1, per_org // len(outlets))
             for outlet, room in outlets:
-                granted[outlet] = max(0, min(room, share, left, outlet.slots(free)))
+                granted[outlet] = max(0, min(room, share, left_to_org, outlet.slots(free)))
+                left_to_org -= granted[outlet]
                 left -= granted[outlet]
                 free -= granted[outlet]
         for outlets in turns.values():
@@ -207,6 +247,7 @@ class Agenda:
         # After one that took all there was: behind leases that are long under way, but not behind rows that are
         # committed only now, which may have come due some moments ago.
         behind = Floor(claim.jobs[0].claimed_at - LATE_COMMITS, FIRST_ID) if claim.jobs else None
+        seen_until = claim.jobs[0].claimed_at if claim.jobs else self._surveyed_at
         for ask in asks:
             outlet = self.outlet(ask.stream.place)
             end = claim.ends.get(ask.stream)
@@ -218,6 +259,7 @@ class Agenda:
                 outlet.owned_until = 0.0
             else:
                 outlet.due[ask.stream.is_retry] = None
+                outlet.emptied_at[ask.stream.is_retry] = seen_until
                 self.is_unsure = True
                 if behind is not None:
                     outlet.floors[ask.stream.is_retry] = behind

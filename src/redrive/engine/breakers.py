@@ -56,6 +56,8 @@ class Breakers:
         """A try has ended. What handlers do is no endpoint's health."""
         if outlet.place.id == NO_ENDPOINT:
             return
+        if at - took_s < outlet.breaker_since:
+            return  # begun before: it tells of another time
         verdict = breaker_verdict(outcome)
         if verdict is Verdict.SUCCEEDED:
             outlet.succeeded()
@@ -63,8 +65,6 @@ class Breakers:
                 return
         elif verdict is Verdict.FAILED:
             outlet.failed(at)
-        if outlet.breaker is not CLOSED and at - took_s < outlet.breaker_since:
-            return  # begun before: it tells of another time
         outlet.catch_up(at)
         following = after_try(outlet.breaker, verdict, outlet.window, at, self._rules, self._dice())
         if following is not outlet.breaker:

@@ -44,6 +44,7 @@ class Lookout:
         if not streams:
             self._survey_by = 0.0
             self._lanes_told = True
+            self._agenda.doubt()
         for stream in streams:
             if stream.place.queue in self._queues:
                 self._told.add(stream)
@@ -85,6 +86,7 @@ class Lookout:
 
     async def _survey(self, *, from_start: bool) -> None:
         began = time.monotonic()
+        self._agenda.expect_survey()
         found = await self._store.survey(self._queues)
         now = time.monotonic()
         self._agenda.learn(found, now, from_start=from_start)

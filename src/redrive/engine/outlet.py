@@ -12,6 +12,7 @@ from redrive.core.breaker import (
     UNLIMITED,
     Breaker,
     BreakerRules,
+    BreakerState,
     Budget,
     Closed,
     Open,
@@ -47,6 +48,7 @@ class Outlet:
         "budget",
         "counted",
         "due",
+        "emptied_at",
         "floors",
         "in_flight",
         "max_in_flight",
@@ -66,6 +68,7 @@ class Outlet:
         self._rules = rules
         self.due: list[float | None] = [None, None]
         self.floors = [START, START]
+        self.emptied_at: list[datetime | None] = [None, None]  # of what is due until then, all was seen
         self.in_flight = 0
         self.took_s = SLOW_S
         self.not_before = 0.0  # another worker has it
@@ -94,6 +97,9 @@ class Outlet:
         if not is_retry:
             self.paced_until = 0.0  # a budget that keeps retries back is none for it
 
+    def has_due(self, at: float) -> bool:
+        return any(due is not None and due <= at for due in self.due)
+
     def asked_at(self) -> float | None:
         """When to ask next, as far as what is due and what it was told to wait for say."""
         firsts, retries = self.due
@@ -109,10 +115,13 @@ class Outlet:
         for pace in (self.pace, self.ramp):
             if pace is not None:
                 until = max(until, pace.next_at(at))
-        firsts = self.due[False]
-        if self.budget is not None and (firsts is None or firsts > at):
+        if self.budget is not None and not self._has_first_due(at):
             until = max(until, self.budget.next_at(at))
         return until if until > at else None
+
+    def _has_first_due(self, at: float) -> bool:
+        firsts = self.due[False]
+        return firsts is not None and firsts <= at
 
     # -- how much may begin ----------------------------------------------------------------------------------------
 
@@ -132,7 +141,7 @@ class Outlet:
         for pace in (self.pace, self.ramp):
             if pace is not None:
                 room = min(room, pace.room(at))
-        if self.budget is not None and self.due[False] is None:
+        if self.budget is not None and not self._has_first_due(at):
             room = min(room, self.budget.allows(at))
         return max(0, room)
 
@@ -211,11 +220,14 @@ class Outlet:
         self.max_in_flight = owned.max_in_flight
         if owned.rate_per_s is None:
             self.pace = None
-        elif self.pace is None:
+        elif self.pace is None or owned.is_new:
             self.pace = Pace(owned.rate_per_s, at)
+            if owned.paced_until is not None:
+                self.pace.hold(at, owned.moment(owned.paced_until, at))
         elif self.pace.rate_per_s != owned.rate_per_s:
             self.pace.set_rate(at, owned.rate_per_s)
-        if owned.breaker != name_of(self.breaker):
+        stays_closed = owned.breaker == name_of(self.breaker) == BreakerState.CLOSED
+        if owned.breaker != name_of(self.breaker) or (owned.is_new and not stays_closed):
             self.set_breaker(_breaker_of(owned, at), at)
         self.counted = self.max_in_flight is not None or self.pace is not None or not isinstance(self.breaker, Closed)
         self.owned_until = at + SETTLED_S
@@ -234,14 +246,11 @@ class Outlet:
 
 
 def _breaker_of(owned: Owned, at: float) -> Breaker:
-    def moment(when: datetime | None) -> float:
-        return at if when is None else at + (when - owned.now).total_seconds()
-
     match owned.breaker:
         case "open":
-            return Open(owned.opens, moment(owned.probe_at))
+            return Open(owned.opens, owned.moment(owned.probe_at, at))
         case "probing":
             return Probing(owned.opens)
         case "ramping":
-            return Ramping(owned.opens, moment(owned.breaker_since))
+            return Ramping(owned.opens, owned.moment(owned.breaker_since, at))
     return CLOSED

@@ -130,6 +130,7 @@ class Endpoints:
             raise NameTaken(after.name) from None
         if (before.disabled and not after.disabled) or before.url != after.url:
             await reset_state(session, endpoint_id)
+        await session.execute("tell_workers")  # of limits, and of a breaker that is none any more
         await audit.record(
             session, act, action, "endpoint", endpoint_id, before=_audited(before), after=_audited(after)
         )

@@ -105,10 +105,12 @@ class Tasks:
                 by_id[row["endpoint_id"]],
                 row["max_in_flight"],
                 row["rate_per_s"],
+                row["paced_until"],
                 row["breaker"],
                 row["breaker_since"],
                 row["probe_at"],
                 row["opens"],
+                row["is_new"],
                 row["now"],
             )
             for row in rows

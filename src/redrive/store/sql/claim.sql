@@ -17,7 +17,7 @@ asked AS MATERIALIZED (
   SELECT s.*, s.shut OR s.org_paused OR s.all_paused AS hold,
          NOT (s.shut OR s.org_paused OR s.all_paused) AND (s.breaker = 'open' OR s.counted AND NOT s.owned) AS barred
     FROM (
-      SELECT a.*, clock.now, e.timeout_s AS endpoint_timeout_s, e.max_block_s,
+      SELECT a.*, clock.now, e.timeout_s AS endpoint_timeout_s, e.max_block_s, e.rate_per_s,
              coalesce((e.disabled_at IS NOT NULL OR e.paused_at IS NOT NULL) AND e.deleted_at IS NULL, false) AS shut,
              a.org_id IN (SELECT org_id FROM paused) AS org_paused,
              (SELECT i.paused_at IS NOT NULL FROM redrive.installation i WHERE i.singleton) AS all_paused,
@@ -29,7 +29,7 @@ asked AS MATERIALIZED (
         LEFT JOIN redrive.endpoint_state b ON b.org_id = a.org_id AND b.endpoint_id = a.place
       OFFSET 0) s),  -- each is asked once, not once for each place that names it
 due AS MATERIALIZED (
-  SELECT d.*, a.number, a.now, a.endpoint_timeout_s, a.max_block_s, a.shut, a.org_paused, a.all_paused, a.hold, a.counted
+  SELECT d.*, a.number, a.now, a.endpoint_timeout_s, a.max_block_s, a.rate_per_s, a.shut, a.org_paused, a.all_paused, a.hold, a.counted
     FROM asked a
    CROSS JOIN LATERAL (
      SELECT t.ctid AS disk_place, t.org_id, t.id, t.queue, t.state, t.endpoint_id, t.policy_id, t.due_at, t.fence, t.worker_id,
@@ -91,12 +91,14 @@ taken AS (
    WHERE t.ctid = terms.disk_place AND NOT terms.passed
   RETURNING t.org_id, t.id, t.event_id, t.endpoint_id, t.policy_id, t.kind, t.queue, t.event_type, t.fence, t.attempts,
             t.generation, t.begun_at, t.edit, t.state, t.due_at, t.lane, t.out_of_order, t.first_failed_at, t.lease_ends_at,
-            terms.timeout_s, terms.lost, terms.now, terms.max_block_s, terms.number, terms.counted,
+            terms.timeout_s, terms.lost, terms.now, terms.max_block_s, terms.rate_per_s, terms.number, terms.counted,
             terms.fence AS lost_fence, terms.worker_id AS lost_by, terms.leased_at AS lost_since),
--- Nobody else may have the endpoint while a try of its owner may be under way.
+-- Nobody else may have the endpoint while a try of its owner may be under way, and its next owner has to know when its rate
+-- allows another one.
 kept AS (
-  UPDATE redrive.endpoint_state b SET owned_until = greatest(b.owned_until, k.until)
-    FROM (SELECT org_id, endpoint_id, max(lease_ends_at) AS until FROM taken WHERE counted AND state = 'leased'
+  UPDATE redrive.endpoint_state b SET owned_until = greatest(b.owned_until, k.until), paced_until = k.paced_until
+    FROM (SELECT org_id, endpoint_id, max(lease_ends_at) AS until, min(now) + make_interval(secs => count(*) / min(rate_per_s)) AS paced_until
+            FROM taken WHERE counted AND state = 'leased'
            GROUP BY org_id, endpoint_id) k
    WHERE b.org_id = k.org_id AND b.endpoint_id = k.endpoint_id AND b.worker_id = $10::uuid),
 lost AS (
