@@ -19,8 +19,8 @@ from redrive.store.operations import OperationSpec
 from support.engine import PERSON, Engine, open_engine
 
 NAME = "edi.orders"
-MANY = 3_000
-FEW = 3_000
+MANY = 1_500
+FEW = 1_500
 ALL_FAILED = "SELECT count(*) >= $1 FROM redrive.task WHERE attempts > 0 AND state = 'waiting'"
 ENDED = "SELECT finished_at IS NOT NULL FROM redrive.operation WHERE id = $1"
 
@@ -103,7 +103,7 @@ PLANT_LETTERS = """
 
 async def test_tens_of_thousands_are_written_down_and_done_in_short_transactions(database_url: str) -> None:
     """Planted by hand, in a database of its own: to let so many fail would take a minute."""
-    many, taken = 40_000, 0
+    many, taken = 20_000, 0
     async with open_engine(database_url) as engine:
         endpoint = await engine.endpoint()
         template = await engine.task_of(await engine.accept())

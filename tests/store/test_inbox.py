@@ -17,6 +17,7 @@ from redrive.store.retry_queue import Refusal
 from support.engine import PERSON, Engine, ManualClock, Shared
 
 FAILED = 10_000
+PAGED = 3_000  # every page of them is read
 # As settling leaves them: an event, its dead task, the one try, the dead letter. Two of them have the same age.
 _FAIL_MANY = """
 WITH n AS MATERIALIZED (
@@ -53,22 +54,22 @@ async def buffers(engine: Engine, name: str, after: Sequence[object] | None) -> 
     return int(plan["Shared Hit Blocks"] + plan["Shared Read Blocks"])
 
 
-async def test_the_last_of_ten_thousand_failed_events_costs_as_much_as_the_first(
+async def test_the_last_of_thousands_of_failed_events_costs_as_much_as_the_first(
     engine: Engine, clock: ManualClock
 ) -> None:
-    await engine.sql.execute(_FAIL_MANY, engine.org_id, clock.now(), FAILED)
+    await engine.sql.execute(_FAIL_MANY, engine.org_id, clock.now(), PAGED)
     seen: list[UUID] = []
     ages = []
     after = before_last = None
     while True:
         page = await page_of(engine, "failed", after)
-        assert page.total == FAILED
+        assert page.total == PAGED
         seen += [row["id"] for row in page.rows]
         ages += [(row["received_at"], row["id"]) for row in page.rows]
         if page.next_key is None:
             break
         before_last, after = after, page.next_key
-    assert len(set(seen)) == len(seen) == FAILED
+    assert len(set(seen)) == len(seen) == PAGED
     assert ages == sorted(ages)
     first, last = [
         await buffers(engine, "list_inbox_failed", place) for place in (None, before_last and before_last[:2])
