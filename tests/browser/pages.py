@@ -18,11 +18,14 @@ ANY_ID = str(UUID(int=1))
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """`listed`: the list whose first thing fills the gaps in the path. `act`: what is done before one looks."""
+    """`listed`: the list whose first thing fills the gaps in the path, or the first of them that is `called` so.
+    `act`: what is done before one looks.
+    """
 
     name: str
     path: str
     listed: str | None = None
+    called: str | None = None
     act: Callable[[Page], Awaitable[None]] | None = None
     signed_in: bool = True
 
@@ -30,6 +33,8 @@ class Place:
         if self.listed is None:
             return self.path
         things = (await api.get(self.listed))["data"]
+        if self.called is not None:
+            things = [thing for thing in things if thing["name"] == self.called]
         assert things, f"the sample has nothing at {self.listed}"
         return self.path.format(**things[0])
 
@@ -59,6 +64,8 @@ PAGES: Sequence[Place] = (
     Place("log", "/integrations/logs/{log_id}", "/v1/retry-queue"),
     Place("endpoints", "/endpoints"),
     Place("endpoint", "/endpoints/{id}", "/v1/endpoints"),
+    Place("endpoint-in-order", "/endpoints/{id}", "/v1/endpoints", "general journal"),
+    Place("endpoint-relay", "/endpoints/{id}", "/v1/endpoints", "webhooks on a laptop"),
     Place("endpoint-edit", "/endpoints/{id}/edit", "/v1/endpoints"),
     Place("endpoint-new", "/endpoints/new"),
     Place("events", "/events"),

@@ -4,7 +4,8 @@
 
 Events are accepted and delivered to a real receiver under a clock that runs from seven days ago until now: some
 endpoints are well, some answer late or not at all, one answers with markup. What is left behind: dead letters in a
-handful of groups, retries that wait, an inbox, an operation half done, people, and what they did about it.
+handful of groups, one of which halted a lane, retries that wait, webhooks for a hub that is not there, an inbox, an
+operation half done, people, and what they did about it.
 Same seed, same story. Used by support.serve_sample and by the screenshots.
 """
 
@@ -105,6 +106,14 @@ PLACES = (
         {"policy": "slow"},
     ),
     Place("analytics", "/analytics", ("invoice.*", "order.*", "stock.*"), None, _mostly(1.0, 200), {"rate_per_s": 500}),
+    Place(
+        "general journal",
+        "/journal",
+        ("journal.*",),
+        "Datev",
+        _mostly(0.7, _json(422, {"error": "period 2031-04 is closed"})),
+        {"ordered": True, "on_block": "halt"},
+    ),
     Place(f"partner {HOSTILE[:28]}", "/partner", ("payout.*",), "Bank & Söhne GmbH", _mostly(0.4, 404)),
 )
 TYPES = (
@@ -115,9 +124,10 @@ TYPES = (
     "stock.changed",
     "customer.updated",
     "payout.sent",
+    "journal.posted",
     HOSTILE_TYPE,
 )
-WEIGHTS = (18, 12, 12, 10, 14, 12, 2, 1)
+WEIGHTS = (18, 12, 12, 10, 14, 12, 2, 4, 1)
 
 
 async def live_through(
@@ -180,6 +190,7 @@ async def _furnish(redrive: Installation, receiver: Receiver) -> None:
     await redrive.api.endpoint(
         "http://127.0.0.1:9/closed", name="old mainframe", event_types=["payout.sent"], external_system="AS/400"
     )
+    await redrive.api.relay(name="webhooks on a laptop", external_system="Stripe")
     for email, name, role in PEOPLE:
         await redrive.api.post("/v1/users", {"email": email, "name": name, "role": role, "password": PASSWORD})
     await redrive.api.post("/v1/keys", {"name": "shop backend", "role": "IT_MANAGER", "scope": "produce"})
@@ -227,7 +238,7 @@ async def _remember(redrive: Installation, end: datetime, chance: random.Random)
         places["warehouse"],
         taken_for=BreakerState.CLOSED,
         wait_s=300,
-        reason="17 of 24 tries within 60 s failed.",
+        reason="21 of the last 24 tries failed, the last one with: HTTP 500 Internal Server Error",
     )
 
 
@@ -275,6 +286,9 @@ async def _act(redrive: Installation) -> None:
     await api.post(f"/v1/endpoints/{endpoints['old mainframe']}/disable", {"because": "switched off for good"})
     await api.post(f"/v1/endpoints/{endpoints['shipping labels']}/pause", {"because": "their maintenance window"})
     await _operate(redrive)
+    relay = await api.get(f"/v1/endpoints/{endpoints['webhooks on a laptop']}")
+    for number in range(3):  # nobody is connected to take them
+        await api.webhook(relay, json.dumps({"charge": number}).encode())
 
 
 async def _operate(redrive: Installation) -> None:
