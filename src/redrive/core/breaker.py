@@ -23,7 +23,7 @@ JITTER = 0.2  # of a wait, which it makes shorter: breakers that opened together
 MAX_DOUBLINGS = 32  # bound first: huge powers overflow
 MAX_OPENS = 1_000_000  # counted no further
 BURST_S = 0.1  # what a pace may do at once is what it lets through in this time
-EARNED_BY_SUCCESS = 2.0
+EARNED_BY_SUCCESS = 2.0  # of an endpoint that recovers
 MAX_EARNED = 1_000.0  # retries that first tries may have earned and that were not made yet
 ROUNDING = 1e-6  # what seconds times a rate may be wrong by
 UNLIMITED = 2**31 - 1
@@ -75,7 +75,7 @@ class BreakerRules:
     ramp_doubling_s: float = 3.0
     ramp_s: float = 30.0
     retry_share: float = 0.2  # of the tries of an unhealthy endpoint, its retries at most; 1: no budget
-    retry_floor_per_s: float = 10.0  # retries that are let through in any case
+    retry_floor_per_s: float = 10.0  # retries that each worker lets through in any case
 
     def __post_init__(self) -> None:
         positive = ("window_s", "first_wait_s", "ramp_start_per_s", "ramp_doubling_s", "ramp_s", "retry_floor_per_s")
@@ -332,15 +332,20 @@ class Pace:
 
 
 class Budget:
-    """How many of an unhealthy endpoint's tries may be retries: a share of them all, and a trickle in any case."""
+    """How many of an unhealthy endpoint's tries may be retries: a share of them all, and a trickle in any case.
 
-    __slots__ = ("_earned", "_floor", "_per_first_try")
+    `is_recovering`: its breaker was open, and lets more and more through. There the breaker's own rate is the limit,
+    and what came through earns more: all that waits for such an endpoint may be retries.
+    """
+
+    __slots__ = ("_earned", "_floor", "_per_first_try", "is_recovering")
 
     def __init__(self, rules: BreakerRules, at: float) -> None:
         share = rules.retry_share
         self._per_first_try = share / (1 - share) if share < 1 else None  # None: no budget
         self._floor = Pace(rules.retry_floor_per_s, at)
         self._earned = 0.0
+        self.is_recovering = False
 
     def note_first_tries(self, n: int) -> None:
         """They earn what retries take."""
@@ -348,8 +353,8 @@ class Budget:
             self._earned = min(MAX_EARNED, self._earned + n * self._per_first_try)
 
     def note_success(self) -> None:
-        """It earns as well, and more than it took: an endpoint that answers again gets all that it missed."""
-        if self._per_first_try is not None:
+        """While it recovers that earns more than it took: an endpoint that answers again gets all that it missed."""
+        if self._per_first_try is not None and self.is_recovering:
             self._earned = min(MAX_EARNED, self._earned + EARNED_BY_SUCCESS)
 
     def allows(self, at: float) -> int:
