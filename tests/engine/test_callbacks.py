@@ -151,3 +151,20 @@ async def test_a_worker_calls_what_its_app_registered(live: Engine) -> None:
         stop.set()
         await running
     assert heard == [task_id]
+
+
+async def test_a_callback_whose_process_dies_each_time_is_given_up_and_said(engine: Engine, clock: ManualClock) -> None:
+    await engine.endpoint()
+    await dead(engine)
+    terms: Any = {"limit": 5, "most_calls": module.MOST_CALLS, "lease_s": module.TAKEN_S}
+    for _ in range(module.MOST_CALLS):
+        assert len(await Notices(engine.db, clock).take_calls(**terms)) == 1
+        clock.advance(module.TAKEN_S)
+    heard: list[DeadLetterNotice] = []
+    ours = callbacks(engine, heard.append)
+    with capture_logs() as logged:
+        assert [await ours.look(), await ours.look()] == [1, 0]
+    assert heard == []
+    assert [(line["event"], line["calls"], line["error"]) for line in logged] == [
+        ("callback_given_up", module.MOST_CALLS, module.NEVER_ENDED)
+    ]

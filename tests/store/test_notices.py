@@ -384,12 +384,31 @@ async def test_a_call_is_taken_by_one_until_its_time_is_up(engine: Engine, clock
     clock.advance(60)
     (again,) = await store.take_calls(limit=5, most_calls=3, lease_s=60)
     assert again.calls == 2
-    await store.end_call(again.notice, again_in_s=5)
+    await store.end_call(again, again_in_s=5)
     assert await store.take_calls(limit=5, most_calls=3, lease_s=60) == []
     clock.advance(5)
     (last,) = await store.take_calls(limit=5, most_calls=3, lease_s=60)
     assert last.calls == 3
     clock.advance(60)
+    (over,) = await store.take_calls(limit=5, most_calls=3, lease_s=60)  # to be told: nothing was heard of the last one
+    assert (over.calls, over.is_over, last.is_over) == (3, True, False)
+    clock.advance(60)
+    assert await store.take_calls(limit=5, most_calls=3, lease_s=60) == []
+
+
+async def test_a_call_that_ended_late_does_not_undo_what_another_has_heard(engine: Engine, clock: ManualClock) -> None:
+    await engine.endpoint()
+    await dead(engine)
+    store = Notices(engine.db, clock)
+    (slow,) = await store.take_calls(limit=5, most_calls=3, lease_s=60)
+    clock.advance(60)
+    (again,) = await store.take_calls(limit=5, most_calls=3, lease_s=60)
+    await store.end_call(slow, again_in_s=5)
+    clock.advance(5)
+    assert await store.take_calls(limit=5, most_calls=3, lease_s=60) == []  # it is under way elsewhere
+    await store.end_call(again, again_in_s=None)
+    await store.end_call(slow, again_in_s=5)
+    clock.advance(600)
     assert await store.take_calls(limit=5, most_calls=3, lease_s=60) == []
 
 
@@ -401,7 +420,7 @@ async def test_old_news_and_calls_that_ended_are_not_called(engine: Engine, cloc
     store = Notices(engine.db, clock)
     (call,) = await store.take_calls(limit=5, most_calls=3, lease_s=60)
     assert call.notice.at == clock.now()
-    await store.end_call(call.notice, again_in_s=None)
+    await store.end_call(call, again_in_s=None)
     clock.advance(600)
     assert await store.take_calls(limit=5, most_calls=3, lease_s=60) == []
 

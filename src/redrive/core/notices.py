@@ -35,10 +35,11 @@ class Notice(NamedTuple):
 
 
 class Call(NamedTuple):
-    """A callback to be made, for the n-th time."""
+    """A callback to be made, for the n-th time. `is_over`: not again, for its last call never ended."""
 
     notice: Notice
     calls: int
+    is_over: bool = False
 
 
 @dataclass(frozen=True, slots=True)

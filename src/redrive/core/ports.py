@@ -376,9 +376,9 @@ class NoticeStore(Protocol):
         ...
 
     async def take_calls(self, *, limit: int, most_calls: int, lease_s: float) -> list[Call]:
-        """Dead letters that a callback is to hear of; for so long nobody else takes them."""
+        """Dead letters that a callback is to hear of; for so long nobody else takes them. Those that are over, too."""
         ...
 
-    async def end_call(self, notice: Notice, *, again_in_s: float | None) -> None:
-        """None: it needs no other one."""
+    async def end_call(self, call: Call, *, again_in_s: float | None) -> None:
+        """None: it needs no other one. Where the call was made again meanwhile, a failure says nothing any more."""
         ...

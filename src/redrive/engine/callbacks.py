@@ -6,6 +6,7 @@ another one where the first is killed meanwhile: the callback hears of it at lea
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 import structlog
 
@@ -20,6 +21,7 @@ CALL_TIMEOUT_S = 30.0
 TAKEN_S = 60.0  # longer than a call may take
 MOST_CALLS = 5
 FIRST_PAUSE_S = 5.0  # after a call that failed; doubled with each
+NEVER_ENDED = "Nothing was heard of the last call: its process died, or could not say."
 
 log = structlog.get_logger("redrive.callbacks")
 
@@ -50,7 +52,10 @@ class Callbacks:
     async def look(self) -> int:
         """Make the calls that are due, a batch at most; how many that were."""
         calls = await self._store.take_calls(limit=BATCH_CALLS, most_calls=MOST_CALLS, lease_s=TAKEN_S)
-        await asyncio.gather(*map(self._call, calls))
+        for call in calls:
+            if call.is_over:
+                self._give_up(call, NEVER_ENDED)
+        await asyncio.gather(*(self._call(call) for call in calls if not call.is_over))
         return len(calls)
 
     async def _call(self, call: Call) -> None:
@@ -61,16 +66,22 @@ class Callbacks:
         except Exception as error:  # noqa: BLE001 - the program's own: it must not stop the other calls
             again_in_s = self._after_failure(call, error)
         try:
-            await self._store.end_call(call.notice, again_in_s=again_in_s)
+            await self._store.end_call(call, again_in_s=again_in_s)
         except Exception as error:  # noqa: BLE001 - the database may be away: the call is made again when its time is up
             log.warning("callbacks_failed", error=brief(error), again_in_s=TAKEN_S)
 
     def _after_failure(self, call: Call, error: Exception) -> float | None:
-        facts = {"notice_id": str(call.notice.id), "org": call.notice.org, "calls": call.calls, "error": brief(error)}
         if call.calls < MOST_CALLS:
             pause_s: float = FIRST_PAUSE_S * 2 ** (call.calls - 1)
-            log.warning("callback_failed", **facts, again_in_s=pause_s)
+            log.warning("callback_failed", **_facts(call, brief(error)), again_in_s=pause_s)
             return pause_s
-        self.given_up += 1
-        log.error("callback_given_up", **facts, given_up=self.given_up)
+        self._give_up(call, brief(error))
         return None
+
+    def _give_up(self, call: Call, error: str) -> None:
+        self.given_up += 1
+        log.error("callback_given_up", **_facts(call, error), given_up=self.given_up)
+
+
+def _facts(call: Call, error: str) -> dict[str, Any]:
+    return {"notice_id": str(call.notice.id), "org": call.notice.org, "calls": call.calls, "error": error}

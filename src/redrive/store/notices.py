@@ -57,10 +57,11 @@ class Notices:
 
     async def take_calls(self, *, limit: int, most_calls: int, lease_s: float) -> list[Call]:
         rows = await self._db.fetch("take_calls", self._clock.now(), CALL_WINDOW_S, most_calls, lease_s, limit)
-        return [Call(_notice(row), row["calls"]) for row in rows]
+        return [Call(_notice(row), row["calls"], row["is_over"]) for row in rows]
 
-    async def end_call(self, notice: Notice, *, again_in_s: float | None) -> None:
-        await self._db.execute("end_call", self._clock.now(), notice.org_id, notice.id, again_in_s)
+    async def end_call(self, call: Call, *, again_in_s: float | None) -> None:
+        notice = call.notice
+        await self._db.execute("end_call", self._clock.now(), notice.org_id, notice.id, again_in_s, call.calls)
 
 
 async def list_notices(session: Session, *, kind: str | None, limit: int, after: Sequence[object] | None) -> Page:
