@@ -13,7 +13,7 @@ from redrive.core.ports import Claim, Floor, Stream
 from redrive.store import endpoints
 from redrive.store.db import Record, query
 from redrive.store.endpoints import Endpoints
-from support.engine import PERSON, Engine, ManualClock, claim_due, until
+from support.engine import NOWHERE, PERSON, Engine, ManualClock, claim_due, until
 
 CLAIM_WITHIN_S = 5.0  # a claim that waited for the change would wait until the test commits: for ever
 
@@ -23,7 +23,9 @@ async def test_a_change_that_meets_the_engine_s_disabling_does_not_undo_it(engin
     async with engine.sql.acquire() as other:
         disabling = other.transaction()
         await disabling.start()
-        await other.fetch(query("disable_endpoint"), None, engine.org_id, endpoint_id, "It answered 410 Gone.")
+        await other.fetch(
+            query("disable_endpoint"), None, engine.org_id, endpoint_id, "It answered 410 Gone.", NOWHERE, None
+        )
         changing = await _waiting_for(other, engine.change_endpoint(endpoint_id, timeout_s=3.0))
         await disabling.commit()
         await changing
@@ -48,7 +50,9 @@ async def test_enabling_what_the_engine_disabled_meanwhile_releases_what_is_held
     async with engine.sql.acquire() as other:
         disabling = other.transaction()
         await disabling.start()
-        await other.fetch(query("disable_endpoint"), None, engine.org_id, endpoint_id, "It answered 410 Gone.")
+        await other.fetch(
+            query("disable_endpoint"), None, engine.org_id, endpoint_id, "It answered 410 Gone.", NOWHERE, None
+        )
         await other.execute("UPDATE redrive.task SET state = 'held' WHERE event_id = $1", event_id)
         enabling = await _waiting_for(other, engine.change_endpoint(endpoint_id, disabled=False))
         await disabling.commit()

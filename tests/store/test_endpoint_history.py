@@ -11,7 +11,7 @@ import pytest
 from redrive.core.permissions import Role
 from redrive.core.ports import HealthReport
 from redrive.store.audit import Act
-from redrive.store.db import Database
+from redrive.store.db import Database, Record
 from redrive.store.endpoint_history import HISTORY_TTL, WIDE_BUCKET, History, Ledger, history_of
 from redrive.store.endpoint_states import EndpointState, get_state
 from redrive.store.orgs import new_id
@@ -275,3 +275,25 @@ async def test_a_deleted_endpoint_is_left_alone_and_a_report_of_an_unknown_one_h
     await hook.ledger.add([report(new_id(), engine.org_id, "-+")])
     assert await hook.ledger.disable_failing(FIVE_DAYS_S) == []
     await hook.ledger.add([])
+
+
+@pytest.mark.parametrize("how", ["success", "another URL"])
+async def test_what_comes_between_the_look_and_the_disabling_is_not_overrun(
+    engine: Engine, clock: ManualClock, hook: Endpoint, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    for _ in range(6):
+        await hook.note("-")
+        clock.advance(DAY_S)
+    real = engine.db.fetch
+
+    async def fetch(name: str, *args: object) -> list[Record]:
+        rows = await real(name, *args)
+        assert [row["endpoint_id"] for row in rows] == [hook.id]
+        if how == "success":
+            await hook.note("+")
+        else:
+            await engine.change_endpoint(hook.id, url="http://127.0.0.1:9/new")
+        return rows
+
+    monkeypatch.setattr(engine.db, "fetch", fetch)
+    assert await Ledger(engine.db, clock).disable_failing(FIVE_DAYS_S) == []

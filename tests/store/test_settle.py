@@ -10,6 +10,7 @@ from redrive.core.decide import AwaitPerson, Decision, Die, Reason, RetryIn, Suc
 from redrive.core.fingerprint import fingerprint
 from redrive.core.outcome import Category, Failure, Success
 from redrive.core.ports import NO_EXCHANGE, Exchange, Job, Released, Settlement
+from redrive.core.redact import redact_url
 from redrive.store.db import Database
 from redrive.store.orgs import new_id
 from redrive.store.tasks import MAX_ERROR_CHARS, MAX_STACK_CHARS, Tasks
@@ -256,6 +257,16 @@ async def test_disabling_an_endpoint_is_done_once_and_audited(engine: Engine, cl
     assert tuple(row) == (clock.now(), "It answered 410 Gone.")
     audit = await engine.sql.fetch("SELECT actor, because FROM redrive.audit WHERE action = 'endpoint.disable'")
     assert [tuple(entry) for entry in audit] == [("engine", "It answered 410 Gone.")]
+
+
+async def test_what_an_old_address_answered_does_not_disable_an_endpoint_that_leads_elsewhere(engine: Engine) -> None:
+    endpoint_id = await engine.endpoint(url="http://127.0.0.1:9/old?key=1")
+    old = redact_url("http://127.0.0.1:9/old?key=1")
+    await engine.change_endpoint(endpoint_id, url="http://127.0.0.1:9/new")
+    assert not await engine.tasks.disable_endpoint(engine.org_id, endpoint_id, "It answered 410 Gone.", tried_url=old)
+    new = "http://127.0.0.1:9/new"
+    assert await engine.tasks.disable_endpoint(engine.org_id, endpoint_id, "It answered 410 Gone.", tried_url=new)
+    assert not await engine.tasks.disable_endpoint(engine.org_id, new_id(), "It answered 410 Gone.", tried_url=new)
 
 
 async def test_a_result_that_the_database_refuses_holds_up_nobody(engine: Engine) -> None:

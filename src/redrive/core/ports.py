@@ -200,7 +200,11 @@ class TaskStore(Protocol):
         """Those that this program understands; a newer one may have stored others."""
         ...
 
-    async def disable_endpoint(self, org_id: UUID, endpoint_id: UUID, reason: str) -> bool: ...
+    async def disable_endpoint(
+        self, org_id: UUID, endpoint_id: UUID, reason: str, *, tried_url: str | None = None
+    ) -> bool:
+        """`tried_url`: what was tried, redacted. False where the endpoint leads elsewhere by now, or is disabled."""
+        ...
 
     async def release_held(self, limit: int) -> int:
         """Let held tasks go on that nothing holds any more; how many there were."""

@@ -302,7 +302,7 @@ class Worker:
         if not result.held_lease:
             return
         if isinstance(outcome, Failure) and outcome.status_code == GONE and job.endpoint_id is not None:
-            self._follow_up(self._disable(job.org_id, job.endpoint_id))
+            self._follow_up(self._disable(job.org_id, job.endpoint_id, result.settlement.exchange.url))
         if isinstance(decision, RetryIn):
             self._expect(job, is_retry=True, in_s=decision.delay.total_seconds())
         elif isinstance(decision, Released):
@@ -320,9 +320,9 @@ class Worker:
         self._followups.add(followup)
         followup.add_done_callback(self._followups.discard)
 
-    async def _disable(self, org_id: UUID, endpoint_id: UUID) -> None:
+    async def _disable(self, org_id: UUID, endpoint_id: UUID, tried_url: str | None) -> None:
         try:
-            if await self._store.disable_endpoint(org_id, endpoint_id, "It answered 410 Gone."):
+            if await self._store.disable_endpoint(org_id, endpoint_id, "It answered 410 Gone.", tried_url=tried_url):
                 log.warning("endpoint_disabled", org_id=str(org_id), endpoint_id=str(endpoint_id), why="410 Gone")
         except Exception as error:  # noqa: BLE001 - the next 410 will try again
             log.warning("endpoint_disable_failed", endpoint_id=str(endpoint_id), error=brief(error))

@@ -39,7 +39,8 @@ class Ledger:
         for row in rows:
             reason = _reason(row["failing_since"], row["failures"])
             place = row["org_id"], row["endpoint_id"]
-            if await self._db.fetchrow("disable_endpoint", self._clock.now(), *place, reason) is not None:
+            terms = (*place, reason, row["url"], row["failing_since"])
+            if await self._db.fetchrow("disable_endpoint", self._clock.now(), *terms) is not None:
                 disabled.append(DisabledEndpoint(*place, reason))
         return disabled
 

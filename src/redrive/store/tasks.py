@@ -32,6 +32,7 @@ from redrive.core.ports import (
     Survey,
     Woken,
 )
+from redrive.core.redact import redact_url
 from redrive.store.clock import Clock
 from redrive.store.db import Database, Record, Session, array_or_null
 
@@ -206,8 +207,17 @@ class Tasks:
                 log.error("policy_unreadable", policy=row["name"], policy_id=str(row["id"]), error=str(error))
         return found
 
-    async def disable_endpoint(self, org_id: UUID, endpoint_id: UUID, reason: str) -> bool:
-        row = await self._db.fetchrow("disable_endpoint", self._clock.now(), org_id, endpoint_id, reason)
+    async def disable_endpoint(
+        self, org_id: UUID, endpoint_id: UUID, reason: str, *, tried_url: str | None = None
+    ) -> bool:
+        """Unless it leads elsewhere by now: what the old address answered says nothing of the new one."""
+        found = await self._db.fetchrow("endpoints_by_id", [org_id], [endpoint_id])
+        if found is None:
+            return False
+        url: str | None = found["url"]
+        if tried_url is not None and url is not None and redact_url(url) != tried_url:
+            return False
+        row = await self._db.fetchrow("disable_endpoint", self._clock.now(), org_id, endpoint_id, reason, url, None)
         return row is not None
 
     async def release_held(self, limit: int) -> int:

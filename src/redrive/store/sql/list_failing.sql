@@ -1,7 +1,7 @@
 -- list_failing: endpoints that did nothing but fail for so long: between the first and the last failure that nothing
 -- interrupted lies that time, so that silence is not taken for failure. The longest first.
 -- $1 now (NULL: the database's clock), $2 seconds, $3 failures at least, $4 at most.
-SELECT s.org_id, s.endpoint_id, s.failing_since, s.failures
+SELECT s.org_id, s.endpoint_id, s.failing_since, s.failures, e.url
   FROM redrive.endpoint_state s
   JOIN redrive.endpoint e ON e.org_id = s.org_id AND e.id = s.endpoint_id AND e.disabled_at IS NULL AND e.deleted_at IS NULL
  WHERE s.failing_since <= coalesce($1::timestamptz, clock_timestamp()) - make_interval(secs => $2::float8)
