@@ -8,6 +8,7 @@ from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
+import asyncpg
 import pytest
 
 from redrive.core.decide import AwaitPerson, Reason, Succeed
@@ -24,7 +25,8 @@ from redrive.core.ports import (
     Settlement,
     Stream,
 )
-from redrive.store.db import Database, query
+from redrive.engine.outlet import START as START_OF_STREAM
+from redrive.store.db import DEADLOCK_TRIES, Database, Record, query
 from redrive.store.orgs import new_id
 from redrive.store.tasks import Tasks
 from support.engine import (
@@ -353,3 +355,48 @@ def _nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
     yield plan
     for child in plan.get("Plans", []):
         yield from _nodes(child)
+
+
+async def test_a_claim_locks_the_states_of_endpoints_in_the_order_of_all_who_write_them(live: Engine) -> None:
+    """A worker's report that has come half way waits for nobody who waits for it."""
+    ids = sorted([await live.endpoint(f"e{n}", max_in_flight=100, event_types=(f"t{n}",)) for n in range(40)])
+    for n in range(40):
+        await live.accept(f"t{n}")
+    places = [Place(HTTP_QUEUE, live.org_id, id) for id in ids]
+    me = new_id()
+    await live.tasks.own(places, me, 600)
+    asks = [Ask(Stream(place, False), 1, START_OF_STREAM) for place in places]
+    half = len(ids) // 2
+    write = "UPDATE redrive.endpoint_state SET failures = failures WHERE endpoint_id = ANY ($1)"
+    async with live.sql.acquire() as other:
+        report = other.transaction()
+        await report.start()
+        await other.execute(write, ids[:half])
+        claiming = asyncio.create_task(live.tasks.claim(asks, limit=400, worker_id=me, margin_s=MARGIN_S))
+        pid = await other.fetchval("SELECT pg_backend_pid()")
+        await live.until("SELECT EXISTS (SELECT FROM pg_stat_activity WHERE $1 = ANY (pg_blocking_pids(pid)))", pid)
+        free = "SELECT count(*) FROM (SELECT FROM redrive.endpoint_state FOR UPDATE SKIP LOCKED) s"
+        assert await live.sql.fetchval(free) == half
+        await other.execute(write, ids[half:])
+        await report.commit()
+    assert len((await claiming).jobs) == len(ids)
+
+
+async def test_a_claim_that_the_server_broke_up_is_made_again(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    endpoint_id = await engine.endpoint()
+    await engine.accept()
+    real, left = engine.db.fetch, [DEADLOCK_TRIES - 1]
+
+    async def fetch(name: str, *args: object) -> list[Record]:
+        if left[0]:
+            left[0] -= 1
+            raise asyncpg.DeadlockDetectedError("deadlock detected")
+        return await real(name, *args)
+
+    monkeypatch.setattr(engine.db, "fetch", fetch)
+    asks = [Ask(engine.first_tries(endpoint_id), 1, START_OF_STREAM)]
+    claim = await engine.tasks.claim(asks, limit=1, worker_id=new_id(), margin_s=MARGIN_S)
+    assert len(claim.jobs) == 1
+    left[0] = DEADLOCK_TRIES
+    with pytest.raises(asyncpg.DeadlockDetectedError):
+        await engine.tasks.claim(asks, limit=1, worker_id=new_id(), margin_s=MARGIN_S)

@@ -8,11 +8,11 @@ they are said in each of them.
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import cache
 from importlib import resources
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, TypeVar
 from uuid import UUID
 
 import asyncpg
@@ -27,6 +27,9 @@ Pooler = Literal["none", "transaction"]
 COMMAND_TIMEOUT_S = 60.0
 CONNECT_TIMEOUT_S = 10.0
 STREAM_ROWS = 16  # read ahead; each may hold a megabyte
+DEADLOCK_TRIES = 5
+
+T = TypeVar("T")
 
 # The engine's statements work on rows handed in by array, whose number the planner can only guess. Look-ups by index
 # are right for all of them, at any size of table: nothing else is offered, and plans are made once.
@@ -83,6 +86,15 @@ async def connect(url: str, *, name: str = "redrive", command_timeout_s: float |
 
 async def leave_as_is(connection: Connection) -> None:
     """Nothing to reset: settings are local to their transaction. asyncpg's own reset is a round trip per release."""
+
+
+async def past_deadlocks(step: Callable[[], Awaitable[T]]) -> T:
+    """Do it, and again where the server broke it up for what others did at the same time: that left nothing behind."""
+    for _ in range(DEADLOCK_TRIES - 1):
+        with contextlib.suppress(asyncpg.DeadlockDetectedError, asyncpg.SerializationError):
+            return await step()
+        await asyncio.sleep(0)
+    return await step()
 
 
 class Database:

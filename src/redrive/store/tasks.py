@@ -3,9 +3,9 @@
 Called by engine.worker through core.ports.TaskStore. Every write is fenced: a lease that was lost changes nothing.
 """
 
-import asyncio
 from collections import Counter
 from collections.abc import Sequence
+from functools import partial
 from typing import assert_never
 from uuid import UUID
 
@@ -34,12 +34,11 @@ from redrive.core.ports import (
 )
 from redrive.core.redact import redact_url
 from redrive.store.clock import Clock
-from redrive.store.db import Database, Record, Session, array_or_null
+from redrive.store.db import Database, Record, Session, array_or_null, past_deadlocks
 
 _JOB_FIELDS = len(Job._fields)
 MAX_STREAMS = 100_000  # in one survey
 MAX_WOKEN = 1_000  # lanes at a time
-_DEADLOCK_TRIES = 5
 MAX_ERROR_CHARS = 4_000
 MAX_STACK_CHARS = 16_000
 
@@ -61,7 +60,8 @@ class Tasks:
     async def claim(self, asks: Sequence[Ask], *, limit: int, worker_id: UUID, margin_s: float) -> Claim:
         if not asks:
             return Claim([], 0, {})
-        rows = await self._db.fetch(
+        claim = partial(
+            self._db.fetch,
             "claim",
             self._clock.now(),
             [ask.stream.place.queue for ask in asks],
@@ -75,6 +75,7 @@ class Tasks:
             worker_id,
             margin_s,
         )
+        rows = await past_deadlocks(claim)
         jobs = [Job(*row[:_JOB_FIELDS]) for row in rows if row["state"] == "leased"]
         found = [row for row in rows if row["state"] != "barred"]
         taken = Counter([row["number"] for row in found])
@@ -127,17 +128,11 @@ class Tasks:
 
     async def settle(self, settlements: Sequence[Settlement], worker_id: UUID | None = None) -> list[Settled]:
         """Write decisions. What a person changes at the same time may stand in the way: the server breaks one up."""
-        for tries_left in reversed(range(_DEADLOCK_TRIES)):
-            try:
-                return await self._settle(settlements, worker_id)
-            except (asyncpg.DeadlockDetectedError, asyncpg.SerializationError):
-                if not tries_left:
-                    raise
-                await asyncio.sleep(0)
-            except (asyncpg.DataError, asyncpg.IntegrityConstraintViolationError) as error:
-                log.error("settlement_refused", error_type=type(error).__name__, tasks=len(settlements))
-                return await self._one_by_one(settlements, worker_id)
-        raise AssertionError("unreachable")
+        try:
+            return await past_deadlocks(partial(self._settle, settlements, worker_id))
+        except (asyncpg.DataError, asyncpg.IntegrityConstraintViolationError) as error:
+            log.error("settlement_refused", error_type=type(error).__name__, tasks=len(settlements))
+            return await self._one_by_one(settlements, worker_id)
 
     async def _one_by_one(self, settlements: Sequence[Settlement], worker_id: UUID | None) -> list[Settled]:
         """A result that the database refuses must not hold up the others: it is written without what came back."""

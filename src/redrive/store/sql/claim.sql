@@ -94,13 +94,18 @@ taken AS (
             terms.timeout_s, terms.lost, terms.now, terms.max_block_s, terms.rate_per_s, terms.number, terms.counted,
             terms.fence AS lost_fence, terms.worker_id AS lost_by, terms.leased_at AS lost_since),
 -- Nobody else may have the endpoint while a try of its owner may be under way, and its next owner has to know when its rate
--- allows another one.
-kept AS (
-  UPDATE redrive.endpoint_state b SET owned_until = greatest(b.owned_until, k.until), paced_until = k.paced_until
+-- allows another one. Locked in the order in which all who write here do it (record_health, own_endpoints): no two of them
+-- wait for each other.
+ours AS MATERIALIZED (
+  SELECT b.org_id, b.endpoint_id, k.until, k.paced_until
     FROM (SELECT org_id, endpoint_id, max(lease_ends_at) AS until, min(now) + make_interval(secs => count(*) / min(rate_per_s)) AS paced_until
             FROM taken WHERE counted AND state = 'leased'
            GROUP BY org_id, endpoint_id) k
-   WHERE b.org_id = k.org_id AND b.endpoint_id = k.endpoint_id AND b.worker_id = $10::uuid),
+    JOIN redrive.endpoint_state b ON b.org_id = k.org_id AND b.endpoint_id = k.endpoint_id AND b.worker_id = $10::uuid
+   ORDER BY b.org_id, b.endpoint_id FOR UPDATE OF b),
+kept AS (
+  UPDATE redrive.endpoint_state b SET owned_until = greatest(b.owned_until, ours.until), paced_until = ours.paced_until
+    FROM ours WHERE b.org_id = ours.org_id AND b.endpoint_id = ours.endpoint_id AND b.worker_id = $10::uuid),
 lost AS (
   INSERT INTO redrive.attempt (org_id, task_id, fence, generation, number, result, worker_id, started_at, ended_at,
                                category, possible_duplicate, error_message)
