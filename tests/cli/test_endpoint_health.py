@@ -8,7 +8,7 @@ from redrive.store.endpoint_states import BreakerStates
 from .command import redrive
 from .world import World
 
-WHY = "14 of 20 tries within 60 s failed."
+WHY = "16 of the last 20 tries failed, the last one with: HTTP 503 Service Unavailable"
 
 
 async def trip(world: World) -> None:

@@ -9,11 +9,11 @@ from redrive.api.schemas.base import AT, ENDPOINT_ID, Answer, example
 _BREAKER = {
     "state": "open",
     "since": AT,
-    "reason": "14 of 20 tries within 60 s failed.",
+    "reason": "16 of the last 20 tries failed, the last one with: HTTP 503 Service Unavailable",
     "probe_at": "2026-11-15T17:57:36.931764Z",
     "opens": 1,
 }
-_POINT = {"at": "2026-11-15T17:55:00Z", "succeeded": 6, "failed": 14, "average_ms": 83.4, "slowest_ms": 412}
+_POINT = {"at": "2026-11-15T17:55:00Z", "succeeded": 4, "failed": 16, "average_ms": 83.4, "slowest_ms": 412}
 
 
 class BreakerShown(Answer):
