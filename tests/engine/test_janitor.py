@@ -14,16 +14,18 @@ from structlog.testing import capture_logs
 
 from redrive.app import open_sweeper, run_worker
 from redrive.core.policy import DAY_S
-from redrive.core.sweep import Swept
+from redrive.core.ports import Floor
+from redrive.core.sweep import Expiries, Swept, SweptOrg
 from redrive.engine import janitor as module
-from redrive.engine.janitor import Janitor
+from redrive.engine.janitor import ExpiryFailed, Janitor
 from redrive.settings import Settings
 from redrive.store import retention
 from redrive.store.archive import ArchiveError
 from redrive.store.audit import Act
 from redrive.store.db import Database
+from redrive.store.expiry import Expiry
 from redrive.store.retention import Retention
-from support.engine import Engine, until
+from support.engine import Engine, ManualClock, until
 
 AUDITED = "SELECT (after ->> 'events')::int FROM redrive.audit WHERE action = 'retention.delete'"
 
@@ -67,6 +69,31 @@ async def test_what_was_removed_before_a_failure_is_in_the_audit(
             await janitor.sweep(rested_s=0)
     assert await engine.sql.fetchval(AUDITED) == 2
     assert await engine.sql.fetchval("SELECT count(*) FROM redrive.event") == 3
+
+
+async def test_an_org_whose_tasks_cannot_be_let_die_keeps_no_other_s_from_it(
+    engine: Engine, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = await engine.org("other")
+    for org in (engine.org_id, other):
+        await engine.endpoint(policy="relay", org=org)
+        await engine.accept(org_id=org)
+    clock.advance(7 * DAY_S)
+    real = Expiry.batch
+
+    async def batch(self: Expiry, org: SweptOrg, place: Floor | None) -> Expiries | None:
+        if org.org_id == engine.org_id:
+            raise RuntimeError("a row that no program can read")
+        return await real(self, org, place)
+
+    monkeypatch.setattr(Expiry, "batch", batch)
+    with capture_logs() as logged:
+        async with janitor_of(engine, rest=0) as janitor:
+            with pytest.raises(ExpiryFailed, match="in default: the log says why") as failed:
+                await janitor.sweep(rested_s=0)
+    assert failed.value.done == {"default": Swept(), "other": Swept(expired=1)}
+    (said,) = [line for line in logged if line["event"] == "expiry_failed"]
+    assert (said["org"], said["error"]) == ("default", "RuntimeError: a row that no program can read")
 
 
 async def test_a_janitor_that_never_gets_its_turn_gives_up(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -31,7 +31,7 @@ def run_(
 
     async def work() -> bool:
         from redrive.app import open_sweeper  # brings the whole of Redrive with it: only where it is needed
-        from redrive.engine.janitor import Janitor
+        from redrive.engine.janitor import ExpiryFailed, Janitor
 
         settings = settings_of(place)
         act = act_of("redrive retention run")
@@ -42,6 +42,9 @@ def run_(
             try:
                 swept = await janitor.sweep(rested_s=0)
             except ArchiveError as error:
+                raise Refused(str(error)) from error
+            except ExpiryFailed as error:
+                _show(error.done, as_json, dry_run)
                 raise Refused(str(error)) from error
         _show(swept, as_json, dry_run)
         return True

@@ -7,7 +7,7 @@ Meets the store through core.sweep only.
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from functools import partial
 from typing import TypeVar
@@ -29,6 +29,14 @@ MAX_BUSY_PAUSES = 60
 log = structlog.get_logger("redrive.janitor")
 
 B = TypeVar("B", Batch, Expiries)
+
+
+class ExpiryFailed(Exception):
+    """What became of a pass in which tasks of some orgs could not be looked through. `done`: what went all the same."""
+
+    def __init__(self, orgs: Sequence[str], done: dict[str, Swept]) -> None:
+        super().__init__(f"What waited too long could not be let go in {', '.join(orgs)}: the log says why.")
+        self.done = done
 
 
 class Janitor:
@@ -58,25 +66,38 @@ class Janitor:
             await asyncio.sleep(self._every_s * (1 + JITTER * (2 * self._dice() - 1)))
 
     async def sweep(self, *, rested_s: float) -> dict[str, Swept]:
-        """One pass over the orgs that nobody has begun with for `rested_s`. Answers what went, by org."""
+        """One pass over the orgs that nobody has begun with for `rested_s`. Answers what went, by org.
+
+        An org whose tasks cannot be let die keeps nobody else's from it; at the end ExpiryFailed says so.
+        """
         done: dict[str, Swept] = {}
+        failed: list[str] = []
         async with self._open_sweeper() as sweeper:
             await sweeper.forget_workers()
             await sweeper.forget_history()
             for org in await sweeper.orgs(rested_s):
                 if await sweeper.begin(org, rested_s):
-                    expired = await self._expire_org(sweeper, org)
+                    expired, is_whole = await self._expire_org(sweeper, org)
+                    if not is_whole:
+                        failed.append(org.name)
                     done[org.name] = (await self._sweep_org(sweeper, org)).plus(Swept(expired=expired))
+        if failed:
+            raise ExpiryFailed(failed, done)
         return done
 
-    async def _expire_org(self, sweeper: Sweeper, org: SweptOrg) -> int:
-        expired = 0
-        async for batch in self._batches(partial(sweeper.expire, org)):
-            expired += batch.expired
-            tell_expired(batch.tasks)
+    async def _expire_org(self, sweeper: Sweeper, org: SweptOrg) -> tuple[int, bool]:
+        """How many died, and whether all were looked at."""
+        expired, is_whole = 0, True
+        try:
+            async for batch in self._batches(partial(sweeper.expire, org)):
+                expired += batch.expired
+                tell_expired(batch.tasks)
+        except Exception as error:  # noqa: BLE001 - if the database is away, what follows will say so
+            log.error("expiry_failed", org_id=str(org.org_id), org=org.name, error=brief(error))
+            is_whole = False
         if expired:
             log.info("tasks_expired", org_id=str(org.org_id), tasks=expired)
-        return expired
+        return expired, is_whole
 
     async def _sweep_org(self, sweeper: Sweeper, org: SweptOrg) -> Swept:
         swept = Swept()
