@@ -267,9 +267,10 @@ async def open_sweeper(
     try:
         db = await Database.open(url, role="redrive_janitor", **terms)
         archive = Archive(settings.archive_dir) if settings.archive_dir is not None else None
-        expiry = Expiry(engine, dry_run=dry_run)
+        clock = clock or DatabaseClock()
+        expiry = Expiry(engine, clock, dry_run=dry_run)
         try:
-            yield Retention(db, clock or DatabaseClock(), act, archive=archive, expiry=expiry, dry_run=dry_run)
+            yield Retention(db, clock, act, archive=archive, expiry=expiry, dry_run=dry_run)
         finally:
             await db.close()
     finally:

@@ -1,6 +1,7 @@
 """Limits and breakers of endpoints, with real deliveries: exact, whoever works, and no attempt spent by waiting."""
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from datetime import timedelta
@@ -9,9 +10,13 @@ from uuid import UUID
 import pytest
 import pytest_asyncio
 
-from redrive.core.breaker import BreakerRules
+from redrive.core.breaker import CLOSED, Breaker, BreakerRules, BreakerState, Budget, Ramping
+from redrive.core.decide import Succeed
+from redrive.core.outcome import Success
+from redrive.core.policy import DAY_S
+from redrive.core.ports import NO_EXCHANGE, Settlement
 from redrive.store.check import check
-from redrive.store.endpoint_states import ramp_by_hand
+from redrive.store.endpoint_states import BreakerStates, ramp_by_hand
 from redrive.store.orgs import new_id
 from support.engine import PERSON, Engine, ManualClock, until
 from support.receiver import Answer, Received, Receiver, open_receiver
@@ -189,6 +194,44 @@ async def test_a_rate_outlasts_the_worker_that_kept_it(engine: Engine, clock: Ma
     (owned,) = await engine.tasks.own([place], next_one, 10)
     assert owned.is_new
     assert owned.paced_until == began + timedelta(minutes=1)
+
+
+@pytest.mark.parametrize(("answer", "end"), [(200, ("succeeded", None)), (503, ("dead", "expired"))])
+async def test_what_grew_old_behind_a_breaker_is_tried_before_it_dies(
+    engine: Engine, clock: ManualClock, receiver: Receiver, answer: int, end: tuple[str, str | None]
+) -> None:
+    receiver.usual = answer
+    endpoint_id = await engine.endpoint(url=receiver.url, policy="relay")
+    event_id = await engine.accept()
+    states = BreakerStates(engine.db, clock)
+    assert await states.open_breaker(
+        engine.org_id, endpoint_id, taken_for=BreakerState.CLOSED, wait_s=30 * DAY_S, reason="away"
+    )
+    clock.advance(30 * DAY_S)
+    assert await states.begin_probe(engine.org_id, endpoint_id, lost_after_s=60)
+    await engine.run_until_idle()
+    task = await engine.task_of(event_id)
+    assert (task["state"], task["reason"]) == end
+    assert len(receiver.requests) == 1
+    assert [attempt["status_code"] for attempt in await engine.attempts(task["id"])] == [answer]
+
+
+async def test_successes_earn_retries_only_while_the_endpoint_recovers(engine: Engine) -> None:
+    endpoint_id = await engine.endpoint()
+    await engine.accept_many(2)
+    jobs = await engine.claim()
+    async with engine.worker() as worker:
+        outlet = worker._agenda.outlet(engine.first_tries(endpoint_id).place)
+        now = time.monotonic()
+        outlet.budget = Budget(replace(HASTY, retry_floor_per_s=1e-6), now)
+        outlet.budget.take(now, 1)
+        earned = []
+        breakers: tuple[Breaker, ...] = (CLOSED, Ramping(1, now))
+        for job, breaker in zip(jobs, breakers, strict=True):
+            outlet.set_breaker(breaker, now)
+            worker._settle(Settlement(job, Success(200), Succeed(), NO_EXCHANGE, 0.0))
+            earned.append(outlet.budget.allows(now))
+    assert earned == [0, 2]
 
 
 async def test_an_open_breaker_of_one_endpoint_delays_no_other(live: Engine, receiver: Receiver) -> None:

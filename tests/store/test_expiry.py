@@ -3,9 +3,11 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
+import asyncpg
 import pytest
 from structlog.testing import capture_logs
 
@@ -19,8 +21,12 @@ from redrive.settings import Settings
 from redrive.store import expiry
 from redrive.store.audit import Act
 from redrive.store.check import check
+from redrive.store.db import Record, Session
+from redrive.store.endpoint_states import BreakerStates
 from redrive.store.events import accept_test
 from redrive.store.expiry import Expiry
+from redrive.store.lanes import resume_lane
+from redrive.store.notices import CALL_WINDOW_S, Notices
 from redrive.store.pausing import PauseScope
 from redrive.store.retention import NOTICE_TTL_S, Retention
 from support.engine import PERSON, UNAVAILABLE, Engine, ManualClock
@@ -115,7 +121,137 @@ async def test_what_is_shut_does_not_age_even_before_a_claim_has_met_it(engine: 
     await engine.tasks.disable_endpoint(engine.org_id, endpoint_id, "It answered 410 Gone.")
     assert (await sweep(engine)).expired == 0
     await engine.delete_endpoint(endpoint_id)
+    assert (await sweep(engine)).expired == 0  # it was let go on just now
+    clock.advance(WEEK_S)
     assert (await sweep(engine)).expired == 1
+
+
+async def test_the_time_for_which_a_task_was_held_is_no_part_of_its_age(engine: Engine, clock: ManualClock) -> None:
+    endpoint_id = await engine.endpoint(policy="relay")
+    event_id = await engine.accept()
+    clock.advance(DAY_S)
+    await engine.change_endpoint(endpoint_id, disabled=True)
+    assert await engine.claim() == []
+    clock.advance(8 * DAY_S)
+    await engine.retry_now((await engine.task_of(event_id))["id"])  # which is refused, and changes nothing
+    await engine.change_endpoint(endpoint_id, disabled=False)
+    task = await engine.task_of(event_id)
+    assert (task["state"], task["attempts"], task["held_at"]) == ("waiting", 0, None)
+    assert task["begun_at"] == clock.now() - timedelta(days=1)
+    clock.advance(6 * DAY_S - 1)
+    assert (await sweep(engine)).expired == 0
+    clock.advance(1)
+    assert (await sweep(engine)).expired == 1
+
+
+@pytest.mark.parametrize("breaker", ["open", "probing", "ramping"])
+async def test_what_waits_behind_a_breaker_does_not_expire_and_has_its_time_when_it_closes(
+    engine: Engine, clock: ManualClock, breaker: str
+) -> None:
+    endpoint_id = await engine.endpoint(policy="relay")
+    await engine.accept()
+    await engine.sql.execute(
+        "INSERT INTO redrive.endpoint_state (org_id, endpoint_id, breaker, probe_at) VALUES ($1, $2, $3, $4)",
+        *(engine.org_id, endpoint_id, breaker, clock.now() if breaker == "open" else None),
+    )
+    clock.advance(WEEK_S)
+    assert (await sweep(engine)).expired == 0
+    await engine.sql.execute("UPDATE redrive.endpoint_state SET breaker = 'ramping', probe_at = NULL")
+    assert await BreakerStates(engine.db, clock).close_breaker(engine.org_id, endpoint_id)
+    clock.advance(WEEK_S - 1)
+    assert (await sweep(engine)).expired == 0
+    clock.advance(1)
+    assert (await sweep(engine)).expired == 1
+
+
+async def test_the_followers_in_a_halted_lane_do_not_expire_and_begin_when_it_is_resumed(
+    engine: Engine, clock: ManualClock
+) -> None:
+    endpoint_id = await engine.endpoint(policy="relay", ordered=True, on_block="halt")
+    _, second, third = [await engine.accept() for _ in range(3)]
+    await engine.kill(await engine.claim_one())
+    clock.advance(2 * WEEK_S)
+    assert (await sweep(engine)).expired == 0
+    async with engine.app.tenant(engine.org_id) as session:
+        assert await resume_lane(session, endpoint_id, endpoint_id, PERSON, clock)
+    resumed_at = clock.now()
+    clock.advance(WEEK_S - 1)
+    assert (await sweep(engine)).expired == 0
+    job = await engine.claim_one()
+    assert (job.event_id, job.begun_at, job.free_since) == (second, resumed_at, resumed_at)
+    await engine.succeed(job)
+    assert (await engine.task_of(third))["begun_at"] == resumed_at
+    clock.advance(1)
+    assert (await sweep(engine)).expired == 1
+
+
+async def test_what_a_person_does_with_the_letter_that_halted_a_lane_gives_its_followers_their_time(
+    engine: Engine, clock: ManualClock
+) -> None:
+    await engine.endpoint(policy="relay", ordered=True, on_block="halt")
+    _, second = [await engine.accept() for _ in range(2)]
+    job = await engine.claim_one()
+    await engine.kill(job)
+    clock.advance(WEEK_S)
+    assert await engine.redrive(job.id, at_once=True) is None
+    assert (await sweep(engine)).expired == 0
+    await engine.succeed(await engine.claim_one())
+    assert (await engine.task_of(second))["begun_at"] == clock.now()
+
+
+async def test_what_waits_behind_a_head_that_was_held_does_not_die_without_a_try(
+    engine: Engine, clock: ManualClock
+) -> None:
+    endpoint_id = await engine.endpoint(policy="relay", ordered=True)
+    _, second = [await engine.accept() for _ in range(2)]
+    await engine.pause(PauseScope.ENDPOINT, endpoint_id)
+    assert await engine.claim() == []
+    clock.advance(WEEK_S)
+    await engine.resume(PauseScope.ENDPOINT, endpoint_id)
+    assert (await sweep(engine)).expired == 0
+    await engine.succeed(await engine.claim_one())
+    job = await engine.claim_one()
+    assert (job.event_id, job.free_since) == (second, clock.now())
+
+
+async def test_what_dies_late_in_a_pass_has_died_then_and_is_told(engine: Engine, clock: ManualClock) -> None:
+    """A pass over many orgs takes hours. A death that were dated by its beginning would be no news any more."""
+    await engine.endpoint(policy="relay")
+    event_id = await engine.accept()
+    clock.advance(WEEK_S)
+    async with sweeping(engine) as sweeper:
+        (org,) = await sweeper.orgs(0)
+        young = await engine.accept()
+        clock.advance(CALL_WINDOW_S + 1)
+        batch = await sweeper.expire(org, None)
+    assert batch is not None
+    assert [task.died_at for task in batch.tasks] == [clock.now()]
+    letter = await engine.letter((await engine.task_of(event_id))["id"])
+    assert letter is not None
+    assert (letter["failed_at"], letter["created_at"]) == (clock.now(), clock.now())
+    calls = await Notices(engine.db, clock).take_calls(limit=5, most_calls=3, lease_s=60)
+    assert [call.notice.at for call in calls] == [clock.now()]
+    assert (await engine.task_of(young))["state"] == "waiting"
+
+
+async def test_a_batch_that_the_server_broke_up_is_made_again(
+    engine: Engine, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await engine.endpoint(policy="relay")
+    await engine.accept()
+    clock.advance(WEEK_S)
+    real = Session.fetch
+    met: list[str] = []
+
+    async def fetch(session: Session, name: str, *args: object) -> list[Record]:
+        if name == "expire_many" and not met:
+            met.append(name)
+            raise asyncpg.DeadlockDetectedError("deadlock detected")
+        return await real(session, name, *args)
+
+    monkeypatch.setattr(Session, "fetch", fetch)
+    assert (await sweep(engine)).expired == 1
+    assert met
 
 
 async def test_a_redriven_task_has_its_time_anew(engine: Engine, clock: ManualClock) -> None:
@@ -260,7 +396,7 @@ async def test_the_dry_run_of_an_expiry_writes_nothing(engine: Engine, clock: Ma
     await engine.accept()
     await engine.fail(await engine.claim_one(), failure=UNAVAILABLE)
     clock.advance(WEEK_S)
-    expiring = Expiry(engine.db, dry_run=True)
+    expiring = Expiry(engine.db, engine.clock, dry_run=True)
     async with sweeping(engine) as sweeper:
         (org,) = await sweeper.orgs(0)
     batch = await expiring.batch(org, None)

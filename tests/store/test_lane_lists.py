@@ -28,7 +28,7 @@ async def listed(engine: Engine, endpoint_id: UUID, limit: int = 50, after: Any 
 
 async def resumed(engine: Engine, endpoint_id: UUID, lane: UUID) -> bool:
     async with engine.app.tenant(engine.org_id) as session:
-        return await lanes.resume_lane(session, endpoint_id, lane, PERSON)
+        return await lanes.resume_lane(session, endpoint_id, lane, PERSON, engine.clock)
 
 
 async def halted_lane(engine: Engine, endpoint_id: UUID, key: str | None = None) -> Lane:
@@ -132,7 +132,7 @@ async def test_a_lane_is_resumed_by_its_own_endpoint_and_org_only(engine: Engine
     lane = await halted_lane(engine, endpoint_id)
     assert not await resumed(engine, await engine.endpoint("another", event_types=("x",)), lane.lane)
     async with engine.app.tenant(await engine.org("strangers")) as session:
-        assert not await lanes.resume_lane(session, endpoint_id, lane.lane, PERSON)
+        assert not await lanes.resume_lane(session, endpoint_id, lane.lane, PERSON, engine.clock)
         assert await lanes.get_lane(session, endpoint_id, lane.lane) is None
         assert await lanes.list_lanes(session, endpoint_id, limit=50) == LanesPage([], None)
 

@@ -11,6 +11,7 @@ from redrive.cli.lookup import find_endpoint
 from redrive.cli.options import AsJson, Because, Called, Limit, Where, command
 from redrive.cli.output import Column, emit, note, table
 from redrive.cli.runner import Refused, run
+from redrive.store.clock import DatabaseClock
 from redrive.store.db import Session
 from redrive.store.lanes import Lane, LanesPage, get_lane, list_lanes, resume_lane
 
@@ -75,7 +76,7 @@ def resume(
         async with open_desk(where) as desk, desk.session() as session:
             row = await find_endpoint(session, called)
             wanted = lane or row["id"]
-            changed = await resume_lane(session, row["id"], wanted, act_of(because))
+            changed = await resume_lane(session, row["id"], wanted, act_of(because), DatabaseClock())
             found = await get_lane(session, row["id"], wanted)
         if found is None:
             raise Refused(

@@ -48,6 +48,7 @@ class Job(NamedTuple):
     out_of_order: bool = False  # redriven when later ones of its lane had been delivered
     max_block_s: float | None = None  # how long it may keep its lane once it fails
     first_failed_at: datetime | None = None
+    free_since: datetime | None = None  # when what kept it from being tried was last lifted; None: nothing ever did
 
 
 class Exchange(NamedTuple):

@@ -177,6 +177,7 @@ def _instead_of_a_try(policy: Policy, job: Job, now: datetime) -> Die | AwaitPer
     granted = 1 if job.generation else 0
     if policy.max_retries is not None and job.attempts > max(policy.max_retries, granted):
         return Die(Reason.EXHAUSTED, Category.TIMEOUT)
-    if expired(policy, age):
+    # What was kept from being tried does not die of that: without a try it is only as old as it is free to be tried.
+    if expired(policy, now - max(job.begun_at, job.free_since or job.begun_at)):
         return Die(Reason.EXPIRED, Category.TIMEOUT)
     return None

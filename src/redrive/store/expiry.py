@@ -5,6 +5,7 @@ nothing die. Called by store.retention.
 """
 
 from datetime import UTC, datetime
+from functools import partial
 from uuid import UUID
 
 from redrive.core.expiry import why_expired
@@ -12,7 +13,8 @@ from redrive.core.fingerprint import fingerprint
 from redrive.core.outcome import Category
 from redrive.core.ports import Floor
 from redrive.core.sweep import ExpiredTask, Expiries, SweptOrg
-from redrive.store.db import Database, Record
+from redrive.store.clock import Clock
+from redrive.store.db import Database, Record, past_deadlocks
 
 BATCH_TASKS = 500  # looked at; as many die at most, but for the other tasks of the last one's event
 
@@ -22,15 +24,20 @@ _START = Floor(datetime(1970, 1, 1, tzinfo=UTC), UUID(int=0))
 class Expiry:
     """`dry_run`: nothing is written."""
 
-    def __init__(self, engine: Database, *, dry_run: bool = False) -> None:
+    def __init__(self, engine: Database, clock: Clock, *, dry_run: bool = False) -> None:
         self._engine = engine
+        self._clock = clock
         self._dry_run = dry_run
 
     async def batch(self, org: SweptOrg, place: Floor | None) -> Expiries | None:
-        """None: another janitor is at work at this moment."""
+        """None: another janitor is at work at this moment. How old tasks are is judged as of the pass's beginning; they
+        die now.
+        """
         if org.aged_until is None:
             return Expiries(0, [], None)
-        after = place or _START
+        return await past_deadlocks(partial(self._batch, org, place or _START))
+
+    async def _batch(self, org: SweptOrg, after: Floor) -> Expiries | None:
         async with self._engine.transaction() as session:
             leads = await session.fetchrow("lead_sweep")
             if leads is None or not leads["ours"]:
@@ -41,7 +48,9 @@ class Expiry:
             old = [row for row in seen if row["expired"]]
             died: list[Record] = []
             if old and not self._dry_run:
-                died = await session.fetch("expire_many", org.now, org.org_id, *zip(*map(_death, old), strict=True))
+                died = await session.fetch(
+                    "expire_many", self._clock.now(), org.org_id, *zip(*map(_death, old), strict=True)
+                )
         end = Floor(seen[-1]["received_at"], seen[-1]["event_id"]) if len(seen) >= BATCH_TASKS else None
         return Expiries(len(old) if self._dry_run else len(died), [_expired(row) for row in died], end)
 

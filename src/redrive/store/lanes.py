@@ -11,6 +11,7 @@ from uuid import UUID
 from redrive.core.lifecycle import TaskState
 from redrive.store import audit
 from redrive.store.audit import Act
+from redrive.store.clock import Clock
 from redrive.store.db import Record, Session
 
 MAX_WAITING_COUNTED = 1_000  # tasks of one lane; of more nobody is told how many
@@ -85,9 +86,9 @@ async def get_lane(session: Session, endpoint_id: UUID, lane: UUID) -> Lane | No
     return found[0] if found else None
 
 
-async def resume_lane(session: Session, endpoint_id: UUID, lane: UUID, act: Act) -> bool:
+async def resume_lane(session: Session, endpoint_id: UUID, lane: UUID, act: Act, clock: Clock) -> bool:
     """Go on with the next of it. The dead letter that halted it stays open. False where it is not halted."""
-    row = await session.fetchrow("resume_lane", session.org_id, endpoint_id, lane)
+    row = await session.fetchrow("resume_lane", session.org_id, endpoint_id, lane, clock.now())
     if row is None:
         return False
     before = {

@@ -46,7 +46,7 @@ async def resume_lane(
     async with context.tenant(caller) as session:
         if await get_endpoint(session, wanted) is None:
             raise not_found("endpoint")
-        await lanes.resume_lane(session, wanted, lane, act)
+        await lanes.resume_lane(session, wanted, lane, act, context.clock)
         found = await lanes.get_lane(session, wanted, lane)
     if found is None:
         raise not_found("lane")

@@ -18,6 +18,9 @@ asked AS MATERIALIZED (
          NOT (s.shut OR s.org_paused OR s.all_paused) AND (s.breaker = 'open' OR s.counted AND NOT s.owned) AS barred
     FROM (
       SELECT a.*, clock.now, e.timeout_s AS endpoint_timeout_s, e.max_block_s, e.rate_per_s,
+             -- Since when nothing keeps its tasks from being tried: as if they had come in then, none dies of its age without a try.
+             greatest(e.resumed_at, o.resumed_at, (SELECT i.resumed_at FROM redrive.installation i WHERE i.singleton),
+                      CASE WHEN b.breaker <> 'closed' THEN clock.now ELSE b.breaker_since END) AS free_since,
              coalesce((e.disabled_at IS NOT NULL OR e.paused_at IS NOT NULL) AND e.deleted_at IS NULL, false) AS shut,
              a.org_id IN (SELECT org_id FROM paused) AS org_paused,
              (SELECT i.paused_at IS NOT NULL FROM redrive.installation i WHERE i.singleton) AS all_paused,
@@ -27,9 +30,11 @@ asked AS MATERIALIZED (
                WITH ORDINALITY AS a(queue, org_id, place, is_retry, most, floor_due, floor_id, number)
         LEFT JOIN redrive.endpoint e ON e.org_id = a.org_id AND e.id = a.place
         LEFT JOIN redrive.endpoint_state b ON b.org_id = a.org_id AND b.endpoint_id = a.place
+        LEFT JOIN redrive.org o ON o.org_id = a.org_id
       OFFSET 0) s),  -- each is asked once, not once for each place that names it
 due AS MATERIALIZED (
-  SELECT d.*, a.number, a.now, a.endpoint_timeout_s, a.max_block_s, a.rate_per_s, a.shut, a.org_paused, a.all_paused, a.hold, a.counted
+  SELECT d.*, a.number, a.now, a.endpoint_timeout_s, a.max_block_s, a.rate_per_s, a.free_since, a.shut, a.org_paused, a.all_paused,
+         a.hold, a.counted
     FROM asked a
    CROSS JOIN LATERAL (
      SELECT t.ctid AS disk_place, t.org_id, t.id, t.queue, t.state, t.endpoint_id, t.policy_id, t.due_at, t.fence, t.worker_id,
@@ -78,6 +83,7 @@ taken AS (
   -- By its place on disk, where the lock holds it: no look-up.
   UPDATE redrive.task t SET
          state = CASE WHEN terms.hold THEN 'held' ELSE 'leased' END,
+         held_at = CASE WHEN terms.hold THEN terms.now END,
          fence = t.fence + CASE WHEN terms.hold THEN 0 ELSE 1 END,
          worker_id = CASE WHEN terms.hold THEN NULL ELSE $10::uuid END,
          leased_at = CASE WHEN terms.hold THEN NULL ELSE terms.now END,
@@ -91,7 +97,7 @@ taken AS (
    WHERE t.ctid = terms.disk_place AND NOT terms.passed
   RETURNING t.org_id, t.id, t.event_id, t.endpoint_id, t.policy_id, t.kind, t.queue, t.event_type, t.fence, t.attempts,
             t.generation, t.begun_at, t.edit, t.state, t.due_at, t.lane, t.out_of_order, t.first_failed_at, t.lease_ends_at,
-            terms.timeout_s, terms.lost, terms.now, terms.max_block_s, terms.rate_per_s, terms.number, terms.counted,
+            terms.timeout_s, terms.lost, terms.now, terms.max_block_s, terms.rate_per_s, terms.free_since, terms.number, terms.counted,
             terms.fence AS lost_fence, terms.worker_id AS lost_by, terms.leased_at AS lost_since),
 -- Nobody else may have the endpoint while a try of its owner may be under way, and its next owner has to know when its rate
 -- allows another one. Locked in the order in which all who write here do it (record_health, own_endpoints): no two of them
@@ -116,17 +122,17 @@ SELECT t.org_id, t.id, t.event_id, t.endpoint_id, t.policy_id, t.kind, t.queue, 
        t.generation, t.begun_at, t.timeout_s, t.lost, t.now, e.correlation_id, coalesce(x.body, e.body),
        CASE WHEN x.body IS NULL OR e.content_type ~ 'json' THEN e.content_type ELSE 'application/json' END,
        e.headers, x.headers AS edited_headers, t.lane, coalesce(l.gap, 0), coalesce(t.out_of_order, false), t.max_block_s, t.first_failed_at,
-       t.state, t.due_at, t.number
+       greatest(t.free_since, l.resumed_at) AS free_since, t.state, t.due_at, t.number
   FROM taken t JOIN redrive.event e ON e.org_id = t.org_id AND e.id = t.event_id
   -- Without an edit there is no number to look for, and without a lane no lane: nothing is read.
   LEFT JOIN redrive.edit x ON x.org_id = t.org_id AND x.task_id = t.id AND x.number = t.edit
   LEFT JOIN redrive.lane l ON l.org_id = t.org_id AND l.lane = t.lane
  UNION ALL
 SELECT p.org_id, p.id, NULL, NULL, NULL, NULL, p.queue, NULL, NULL, NULL, NULL, NULL, NULL, NULL, p.now, NULL, NULL, NULL, NULL, NULL,
-       NULL, NULL, NULL, NULL, NULL, 'passed', p.due_at, p.number
+       NULL, NULL, NULL, NULL, NULL, NULL, 'passed', p.due_at, p.number
   FROM terms p WHERE p.passed
  UNION ALL
 SELECT a.org_id, NULL, NULL, NULL, NULL, NULL, a.queue, NULL, NULL, NULL, NULL, NULL, NULL, NULL, a.now, NULL, NULL, NULL, NULL, NULL,
-       NULL, NULL, NULL, NULL, NULL, 'barred', NULL, a.number
+       NULL, NULL, NULL, NULL, NULL, NULL, 'barred', NULL, a.number
   FROM asked a WHERE a.barred
  ORDER BY due_at, id;

@@ -1,14 +1,16 @@
 -- expire_many: tasks that waited too long die, as they would where a worker met them. What somebody has in hand, or has taken up or
--- redriven since it was picked, is left alone. $1 now, $2 org, $3 tasks, $4 when their generations began, $5 fingerprints, $6 errors.
-WITH chosen AS MATERIALIZED (
+-- redriven since it was picked, is left alone. $1 now (NULL: the database's clock: a pass takes long, and a death is as old as it is),
+-- $2 org, $3 tasks, $4 when their generations began, $5 fingerprints, $6 errors.
+WITH clock AS MATERIALIZED (SELECT coalesce($1::timestamptz, clock_timestamp()) AS now),
+chosen AS MATERIALIZED (
   SELECT t.org_id, t.id, g.fingerprint, g.message
     FROM unnest($3::uuid[], $4::timestamptz[], $5::text[], $6::text[]) AS g(id, begun_at, fingerprint, message)
     JOIN redrive.task t ON t.org_id = $2 AND t.id = g.id
    WHERE t.state = 'waiting' AND t.begun_at = g.begun_at
      FOR UPDATE OF t SKIP LOCKED),
 died AS (
-  UPDATE redrive.task t SET state = 'dead', reason = 'expired', due_at = 'infinity', expedited = false, updated_at = $1::timestamptz
-    FROM chosen c
+  UPDATE redrive.task t SET state = 'dead', reason = 'expired', due_at = 'infinity', expedited = false, updated_at = clock.now
+    FROM clock, chosen c
    WHERE t.org_id = c.org_id AND t.id = c.id
   RETURNING t.*, c.fingerprint, c.message),
 letter AS (

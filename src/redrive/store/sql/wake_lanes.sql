@@ -1,4 +1,5 @@
--- wake_lanes: lanes to which something was added get a head, if they have none. It is due from then on. $1 at most so many
+-- wake_lanes: lanes to which something was added get a head, if they have none. It is due from then on, and what waited behind a halt
+-- begins when that was lifted. $1 at most so many
 -- lanes, $2 now (NULL: the database's clock). The streams of the new heads are answered.
 --
 -- Whether a lane has a head is known for certain only under that head's lock: a transaction that ends it, and does not see what
@@ -17,7 +18,7 @@ step AS (
 woken AS MATERIALIZED (
   SELECT org_id, lane FROM step LIMIT $1),
 lanes AS MATERIALIZED (
-  SELECT d.org_id, d.lane, h.id AS head, l.halted_at IS NOT NULL AS is_halted
+  SELECT d.org_id, d.lane, h.id AS head, l.halted_at IS NOT NULL AS is_halted, l.resumed_at
     FROM woken d
     LEFT JOIN redrive.lane l ON l.org_id = d.org_id AND l.lane = d.lane
     LEFT JOIN redrive.task h ON h.org_id = d.org_id AND h.lane = d.lane AND h.lane IS NOT NULL AND h.open AND h.behind IS NULL),
@@ -26,14 +27,15 @@ locked AS MATERIALIZED (
     FROM lanes l JOIN redrive.task h ON h.org_id = l.org_id AND h.id = l.head AND h.open AND h.behind IS NULL
      FOR UPDATE OF h SKIP LOCKED),
 first AS MATERIALIZED (
-  SELECT f.org_id, f.id
+  SELECT f.org_id, f.id, l.resumed_at
     FROM lanes l CROSS JOIN LATERAL (
       SELECT t.org_id, t.id FROM redrive.task t
        WHERE t.org_id = l.org_id AND t.lane = l.lane AND t.behind AND t.open
        ORDER BY t.place LIMIT 1 FOR UPDATE) f
    WHERE l.head IS NULL AND NOT l.is_halted),
 promoted AS (
-  UPDATE redrive.task t SET behind = NULL, due_at = greatest(t.due_at, coalesce($2::timestamptz, clock_timestamp()))
+  UPDATE redrive.task t SET behind = NULL, due_at = greatest(t.due_at, coalesce($2::timestamptz, clock_timestamp())),
+         begun_at = greatest(t.begun_at, first.resumed_at)
     FROM first WHERE t.org_id = first.org_id AND t.id = first.id
   RETURNING t.queue, t.org_id, t.endpoint_id, t.attempts > 0 AS is_retry),
 seen AS (
