@@ -313,7 +313,7 @@ def test_a_ramp_lets_more_and_more_through() -> None:
     assert 7 <= rates[3] / rates[0] <= 9
 
 
-def test_the_retries_of_an_unhealthy_endpoint_have_a_budget_until_it_answers() -> None:
+def test_the_retries_of_an_unhealthy_endpoint_have_a_budget_until_it_recovers() -> None:
     rules = BreakerRules(min_tries=5, min_span_s=0, retry_floor_per_s=1, failure_rate=1)
     outlet = Outlet(place(1, 1), rules)
     outlet.took_s = 0.01
@@ -327,6 +327,10 @@ def test_the_retries_of_an_unhealthy_endpoint_have_a_budget_until_it_answers() -
         outlet.ended(0.01)
     assert outlet.room(AT, 400) == 0
     assert outlet.held_back_until(AT) is not None
+    outlet.succeeded()
+    assert outlet.room(AT, 400) == 0
+    assert outlet.budget is not None
+    outlet.budget.is_recovering = True
     outlet.succeeded()
     assert outlet.room(AT, 400) == 2
     outlet.tell(False, AT)
