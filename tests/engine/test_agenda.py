@@ -329,9 +329,9 @@ def test_the_retries_of_an_unhealthy_endpoint_have_a_budget_until_it_recovers() 
     assert outlet.held_back_until(AT) is not None
     outlet.succeeded()
     assert outlet.room(AT, 400) == 0
-    assert outlet.budget is not None
-    outlet.budget.is_recovering = True
+    outlet.breaker = Probing(1)
     outlet.succeeded()
+    outlet.breaker = CLOSED
     assert outlet.room(AT, 400) == 2
     outlet.tell(False, AT)
     assert outlet.split(AT, outlet.room(AT, 400)) == (238, 2)

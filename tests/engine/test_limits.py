@@ -1,7 +1,6 @@
 """Limits and breakers of endpoints, with real deliveries: exact, whoever works, and no attempt spent by waiting."""
 
 import asyncio
-import time
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from datetime import timedelta
@@ -10,11 +9,8 @@ from uuid import UUID
 import pytest
 import pytest_asyncio
 
-from redrive.core.breaker import CLOSED, Breaker, BreakerRules, BreakerState, Budget, Ramping
-from redrive.core.decide import Succeed
-from redrive.core.outcome import Success
+from redrive.core.breaker import BreakerRules, BreakerState
 from redrive.core.policy import DAY_S
-from redrive.core.ports import NO_EXCHANGE, Settlement
 from redrive.store.check import check
 from redrive.store.endpoint_states import BreakerStates, ramp_by_hand
 from redrive.store.orgs import new_id
@@ -214,24 +210,6 @@ async def test_what_grew_old_behind_a_breaker_is_tried_before_it_dies(
     assert (task["state"], task["reason"]) == end
     assert len(receiver.requests) == 1
     assert [attempt["status_code"] for attempt in await engine.attempts(task["id"])] == [answer]
-
-
-async def test_successes_earn_retries_only_while_the_endpoint_recovers(engine: Engine) -> None:
-    endpoint_id = await engine.endpoint()
-    await engine.accept_many(2)
-    jobs = await engine.claim()
-    async with engine.worker() as worker:
-        outlet = worker._agenda.outlet(engine.first_tries(endpoint_id).place)
-        now = time.monotonic()
-        outlet.budget = Budget(replace(HASTY, retry_floor_per_s=1e-6), now)
-        outlet.budget.take(now, 1)
-        earned = []
-        breakers: tuple[Breaker, ...] = (CLOSED, Ramping(1, now))
-        for job, breaker in zip(jobs, breakers, strict=True):
-            outlet.set_breaker(breaker, now)
-            worker._settle(Settlement(job, Success(200), Succeed(), NO_EXCHANGE, 0.0))
-            earned.append(outlet.budget.allows(now))
-    assert earned == [0, 2]
 
 
 async def test_an_open_breaker_of_one_endpoint_delays_no_other(live: Engine, receiver: Receiver) -> None:

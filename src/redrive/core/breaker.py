@@ -332,29 +332,24 @@ class Pace:
 
 
 class Budget:
-    """How many of an unhealthy endpoint's tries may be retries: a share of them all, and a trickle in any case.
+    """How many of an unhealthy endpoint's tries may be retries: a share of them all, and a trickle in any case."""
 
-    `is_recovering`: its breaker was open, and lets more and more through. There the breaker's own rate is the limit,
-    and what came through earns more: all that waits for such an endpoint may be retries.
-    """
-
-    __slots__ = ("_earned", "_floor", "_per_first_try", "is_recovering")
+    __slots__ = ("_earned", "_floor", "_per_first_try")
 
     def __init__(self, rules: BreakerRules, at: float) -> None:
         share = rules.retry_share
         self._per_first_try = share / (1 - share) if share < 1 else None  # None: no budget
         self._floor = Pace(rules.retry_floor_per_s, at)
         self._earned = 0.0
-        self.is_recovering = False
 
     def note_first_tries(self, n: int) -> None:
         """They earn what retries take."""
         if self._per_first_try is not None:
             self._earned = min(MAX_EARNED, self._earned + n * self._per_first_try)
 
-    def note_success(self) -> None:
-        """While it recovers that earns more than it took: an endpoint that answers again gets all that it missed."""
-        if self._per_first_try is not None and self.is_recovering:
+    def note_recovery(self) -> None:
+        """While it recovers, and only then: all that waits for it may be retries, and its ramp is the limit of them."""
+        if self._per_first_try is not None:
             self._earned = min(MAX_EARNED, self._earned + EARNED_BY_SUCCESS)
 
     def allows(self, at: float) -> int:

@@ -191,8 +191,8 @@ class Outlet:
     def succeeded(self) -> None:
         """Told to the window with the next failure, or at the next look."""
         self._ok += 1
-        if self.budget is not None:
-            self.budget.note_success()
+        if self.budget is not None and not isinstance(self.breaker, Closed):
+            self.budget.note_recovery()
 
     def failed(self, at: float) -> None:
         self.catch_up(at)

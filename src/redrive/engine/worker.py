@@ -12,7 +12,7 @@ from uuid import UUID
 
 import structlog
 
-from redrive.core.breaker import CLOSED, DEFAULT_RULES, BreakerRules
+from redrive.core.breaker import DEFAULT_RULES, BreakerRules
 from redrive.core.decide import RetryIn
 from redrive.core.outcome import Failure, Success
 from redrive.core.policy import Policy
@@ -268,8 +268,6 @@ class Worker:
         now = time.monotonic()
         outlet = self._agenda.outlet_of(settlement.job)
         outlet.ended(settlement.took_s if settlement.outcome is not None else None)
-        if outlet.budget is not None:
-            outlet.budget.is_recovering = outlet.breaker is not CLOSED
         if self._breakers is not None and settlement.outcome is not None:
             self._breakers.note(outlet, settlement.outcome, settlement.took_s, now)
         if self._agenda.is_short_of_room and not outlet.is_crowded(self._free()):
