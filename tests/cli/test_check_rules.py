@@ -519,6 +519,18 @@ async def test_what_must_wait_for_its_turn_or_its_hub_is_not_overdue(world: Worl
     assert (await check(world.url, now=datetime.now(UTC) + timedelta(days=1))).clean
 
 
+@pytest.mark.parametrize("change", [f"{RELAY}, deleted_at = now()", RELAY])
+async def test_neither_what_a_deleted_relay_left_nor_a_lease_that_ended_waits_for_a_hub(
+    world: World, change: str
+) -> None:
+    await (world.accept() if "deleted" in change else world.leased())
+    owner = await asyncpg.connect(world.url, server_settings={"role": "redrive_engine"})
+    await owner.execute(f"UPDATE redrive.endpoint SET {change}")
+    await owner.close()
+    report = await check(world.url, now=datetime.now(UTC) + timedelta(days=1))
+    assert [violation.rule.name for violation in report.violations] == ["overdue"]
+
+
 async def test_the_grace_says_how_late_is_overdue(world: World) -> None:
     await world.accept()
     later = datetime.now(UTC) + timedelta(seconds=90)

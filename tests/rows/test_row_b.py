@@ -158,7 +158,7 @@ async def test_b4_the_next_webhook_waits_until_the_one_before_is_delivered_or_fa
     assert statuses == ["delivered", "failed", "delivered", "delivered"]
 
 
-# B-5 (pending for seven days, and then a dead letter with a notification) is tested here, between its neighbours.
+# B-5 (pending for seven days, and then a dead letter with a notification) is in test_row_b_janitor.
 
 
 async def test_b6_every_retry_is_logged_with_the_webhook_s_id_and_its_attempt(
@@ -247,3 +247,16 @@ async def test_a_local_service_that_is_away_or_too_slow_is_a_failed_try(
     assert {(row["status"], row["attempts"]) for row in rows} == {("pending", 1)}
     tried = [(await redrive.api.attempts(row["event_id"]))[0] for row in rows]
     assert [(one["category"], one["possible_duplicate"]) for one in tried] == [("network", False), ("timeout", True)]
+
+
+@pytest.mark.parametrize("ordered", [True, False])
+async def test_what_a_deleted_relay_left_dies_in_front_of_a_person_whether_a_hub_is_there_or_not(
+    redrive: Installation, ordered: bool
+) -> None:
+    relay = await redrive.api.relay(ordered=ordered)
+    events = [await redrive.api.webhook(relay, b"%d" % n) for n in range(5)]
+    assert (await redrive.api.http.request("DELETE", f"/v1/endpoints/{relay['id']}")).status == 204
+    await redrive.work()
+    letters = (await redrive.api.get("/v1/dead-letters"))["data"]
+    assert {letter["event_id"] for letter in letters} == set(events)
+    assert {letter["category"] for letter in letters} == {"configuration"}

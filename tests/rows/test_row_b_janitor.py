@@ -2,16 +2,24 @@
 
 import json
 from datetime import timedelta
+from uuid import UUID
+
+import pytest
 
 from redrive.app import open_sweeper
 from redrive.core.policy import DAY_S
+from redrive.core.ports import RELAY_QUEUE, Ask, Place, Stream
 from redrive.core.sweep import Swept
 from redrive.engine.herald import Herald
 from redrive.engine.janitor import Janitor
+from redrive.engine.outlet import START
 from redrive.store.audit import Act
 from redrive.store.notices import Notices
+from redrive.store.orgs import new_id
+from redrive.store.tasks import Tasks
 from support.engine import ManualClock
 from support.holding import HoldingReceiver
+from support.hubs import PlayedHub
 from support.installation import Installation
 from support.remote import at
 
@@ -32,41 +40,67 @@ async def herald(redrive: Installation) -> int:
     return await Herald(Notices(redrive.stores.engine, redrive.clock)).look()
 
 
+@pytest.mark.parametrize("with_hub", [True, False])
 async def test_b5_pending_for_seven_days_is_a_dead_letter_with_a_notification(
-    redrive: Installation, clock: ManualClock, receiver: HoldingReceiver
+    redrive: Installation, clock: ManualClock, receiver: HoldingReceiver, with_hub: bool
 ) -> None:
-    """Nobody tries it any more: no worker runs, no hub is connected. The hourly job finds it all the same."""
-    endpoint = await redrive.api.endpoint(receiver.url, policy="relay", event_types=["webhook"])
+    """Nobody tries them any more, or nobody ever did for want of a hub. The hourly job finds them all the same."""
+    relay = await redrive.api.relay()
     await redrive.api.endpoint(receiver.url, name="ops", event_types=["redrive.dead_letter"])
-    receiver.usual = 503
-    tried = await redrive.api.event(endpoint["id"], {"hook": 1})
+    if with_hub:
+        PlayedHub(redrive, relay, 503)
+    first = await redrive.api.webhook(relay, b"1")
     await redrive.work()
-    untried = await redrive.api.event(endpoint["id"], {"hook": 2})
+    second = await redrive.api.webhook(relay, b"2")
     clock.advance(WEEK_S - 1)
     assert (await hourly_pass(redrive)).expired == 0
-    assert {(await redrive.api.status(id))["status"] for id in (tried, untried)} == {"queued"}
+    assert [one["status"] for one in await redrive.api.deliveries(relay["id"])] == ["pending"] * 2
     clock.advance(3600)
     assert (await hourly_pass(redrive)).expired == 2
+    assert [one["status"] for one in await redrive.api.deliveries(relay["id"])] == ["dead_letter"] * 2
 
     letters = (await redrive.api.get("/v1/dead-letters", reason="expired"))["data"]
-    assert {letter["event_id"] for letter in letters} == {tried, untried}
     errors = {letter["event_id"]: letter["error_message"] for letter in letters}
     week = "It was not delivered within the 7 days that its policy allows"
-    assert errors == {tried: f"{week}: the one try failed.", untried: f"{week}: nobody took it up in that time."}
-    for event_id in (tried, untried):
+    nobody = f"{week}: nobody took it up in that time."
+    assert errors == {first: f"{week}: the one try failed." if with_hub else nobody, second: nobody}
+    for event_id in (first, second):
         status = await redrive.api.status(event_id)
         assert (status["status"], status["next_retry_at"]) == ("failed", None)
         assert at(status["failed_at"]) == clock.now()
 
     assert await herald(redrive) == 2
-    receiver.usual = 200
-    before = len(receiver.requests)
     await redrive.work()
-    told = [json.loads(request.body) for request in receiver.requests[before:]]
-    assert {body["facts"]["event_id"] for body in told} == {tried, untried}
+    told = [json.loads(request.body) for request in receiver.requests]
+    assert {body["facts"]["event_id"] for body in told} == {first, second}
     assert {(body["kind"], body["facts"]["reason"]) for body in told} == {("dead_letter", "expired")}
     listed = (await redrive.api.get("/v1/notices", kind="dead_letter"))["data"]
     assert {notice["id"] for notice in listed} == {body["id"] for body in told}
+
+
+async def test_b5_a_lease_that_was_lost_with_its_edge_is_given_back_without_a_hub_and_does_not_outlive_seven_days(
+    redrive: Installation, clock: ManualClock
+) -> None:
+    relay = await redrive.api.relay()
+    lost = await redrive.api.webhook(relay, b"1")
+    behind = await redrive.api.webhook(relay, b"2")
+    await redrive.work()  # the lane gets its head
+    stream = Stream(Place(RELAY_QUEUE, redrive.org_id, UUID(relay["id"])), False)
+    tasks = Tasks(redrive.stores.engine, clock)
+    claim = await tasks.claim([Ask(stream, 1, START)], limit=1, worker_id=new_id(), margin_s=15)
+    assert [str(job.event_id) for job in claim.jobs] == [lost]  # and its edge is killed: nobody settles
+    await redrive.work()
+    assert [one["result"] for one in await redrive.api.attempts(lost)] == ["open"]
+    clock.advance(3600)
+    await redrive.work()
+    tried = [(one["result"], one["possible_duplicate"]) for one in await redrive.api.attempts(lost)]
+    assert ("lost", True) in tried
+    rows = {one["event_id"]: one for one in await redrive.api.deliveries(relay["id"])}
+    assert [(rows[id]["status"], rows[id]["attempts"]) for id in (lost, behind)] == [("pending", 1), ("pending", 0)]
+    clock.advance(WEEK_S)
+    await redrive.work()
+    await hourly_pass(redrive)
+    assert [one["status"] for one in await redrive.api.deliveries(relay["id"])] == ["dead_letter"] * 2
 
 
 async def test_b5_the_relay_preset_keeps_delivered_and_failed_seven_days_and_the_dead_fourteen(

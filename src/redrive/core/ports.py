@@ -143,10 +143,16 @@ class Claim(NamedTuple):
 
 
 class Survey(NamedTuple):
-    """The streams that have live tasks, and when the first of each is due."""
+    """The streams that have live tasks, and when the first of each is due.
+
+    `lost`: the first is under a lease that ran out. `deleted`: relays that are no more. Both are to be claimed whether
+    their endpoint can be reached or not.
+    """
 
     now: datetime
     due_at: Mapping[Stream, datetime]
+    lost: frozenset[Stream] = frozenset()
+    deleted: frozenset[Place] = frozenset()
 
 
 class Woken(NamedTuple):

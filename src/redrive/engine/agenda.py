@@ -29,6 +29,8 @@ class Agenda:
         self._ready: dict[UUID, dict[Place, Outlet]] = {}
         self._later: list[tuple[float, int, int, Outlet]] = []
         self._counted: dict[Place, Outlet] = {}  # those that a worker must have to itself
+        self._lost: set[Stream] = set()  # begin with a lease that ran out
+        self._deleted: frozenset[Place] = frozenset()
         self._notes = 0
         self._told_since: list[tuple[Stream, float]] = []  # since the last survey began
         self._surveyed_at: datetime | None = None  # by the database's clock
@@ -68,6 +70,8 @@ class Agenda:
             self.outlet(stream.place).tell(stream.is_retry, due)
         self._told_since = []
         self._surveyed_at = survey.now
+        self._lost = set(survey.lost)
+        self._deleted = survey.deleted
         self.is_unsure = False
         in_line = [place for of_org in self._ready.values() for place in of_org if place in self._outlets]
         self._ready.clear()
@@ -102,13 +106,20 @@ class Agenda:
             self._counted[outlet.place] = outlet
         elif outlet.place in self._counted:
             del self._counted[outlet.place]
-        when = outlet.asked_at() if self._can_reach(outlet.place) else None
+        when = outlet.asked_at() if self._may_ask(outlet.place) else None
         if when is not None and when <= at:
             self._ready.setdefault(outlet.place.org_id, {})[outlet.place] = outlet
             return
         self._unready(outlet)
         if when is not None:
             heappush(self._later, (when, outlet.turn, id(outlet), outlet))
+
+    def _may_ask(self, place: Place) -> bool:
+        """Where nobody can be reached, for a lease that ran out: its try is written down, and the task waits."""
+        return self._is_served(place) or any(Stream(place, is_retry) in self._lost for is_retry in (False, True))
+
+    def _is_served(self, place: Place) -> bool:
+        return self._can_reach(place) or place in self._deleted
 
     def _unready(self, outlet: Outlet) -> None:
         of_org = self._ready.get(outlet.place.org_id)
@@ -163,9 +174,13 @@ class Agenda:
         for outlet, room in self._share_out(turns, free, limit).items():
             if room > 0:
                 self._to_the_end(outlet)
+            is_served = self._is_served(outlet.place)
             for is_retry, most in enumerate(outlet.split(at, room)):
+                stream = Stream(outlet.place, bool(is_retry))
+                if not is_served:  # those behind the one that was lost wait to be reached
+                    most = min(most, 1) if stream in self._lost else 0
                 if most > 0:
-                    asks.append(Ask(Stream(outlet.place, bool(is_retry)), most, outlet.floors[is_retry]))
+                    asks.append(Ask(stream, most, outlet.floors[is_retry]))
         return asks
 
     def _turns(self, at: float, free: int, hurry: bool) -> dict[UUID, list[tuple[Outlet, int]]]:
@@ -249,6 +264,7 @@ class Agenda:
         behind = Floor(claim.jobs[0].claimed_at - LATE_COMMITS, FIRST_ID) if claim.jobs else None
         seen_until = claim.jobs[0].claimed_at if claim.jobs else self._surveyed_at
         for ask in asks:
+            self._lost.discard(ask.stream)
             outlet = self.outlet(ask.stream.place)
             end = claim.ends.get(ask.stream)
             if end is not None:

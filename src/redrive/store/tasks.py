@@ -54,8 +54,13 @@ class Tasks:
 
     async def survey(self, queues: Sequence[str]) -> Survey:
         rows = await self._db.fetch("survey", self._clock.now(), list(queues), MAX_STREAMS)
-        due_at = {_stream(row): row["due_at"] for row in rows if row["queue"] is not None}
-        return Survey(rows[0]["now"], due_at)
+        found = [(_stream(row), row) for row in rows if row["queue"] is not None]
+        return Survey(
+            now=rows[0]["now"],
+            due_at={stream: row["due_at"] for stream, row in found},
+            lost=frozenset(stream for stream, row in found if row["is_lost"]),
+            deleted=frozenset(stream.place for stream, row in found if row["is_deleted"]),
+        )
 
     async def claim(self, asks: Sequence[Ask], *, limit: int, worker_id: UUID, margin_s: float) -> Claim:
         if not asks:
