@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from redrive.core.breaker import CLOSED, DEFAULT_RULES, BreakerRules, Budget, Open, Probing, Ramping, after_time
-from redrive.core.ports import HTTP_QUEUE, NO_ENDPOINT, Ask, Claim, Owned, Place, Stream, Survey
+from redrive.core.ports import HTTP_QUEUE, NO_ENDPOINT, RELAY_QUEUE, Ask, Claim, Job, Owned, Place, Stream, Survey
 from redrive.engine.agenda import MAX_ASKS, NOT_OURS_S, Agenda
-from redrive.engine.outlet import SLOW_S, Outlet
+from redrive.engine.outlet import AT_A_HUB, SLOW_S, Outlet
 
 NOW = datetime(2031, 5, 4, 12, 0, tzinfo=UTC)
 AT = 1_000.0
@@ -37,11 +37,19 @@ def asked(asks: list[Ask]) -> dict[Place, int]:
     return dict(total)
 
 
-def begin(agenda: Agenda, asks: list[Ask], at: float = AT) -> None:
-    """As if the claim had found as many as were asked for."""
-    for ask in asks:
-        began = (0, ask.most) if ask.stream.is_retry else (ask.most, 0)
-        agenda.outlet(ask.stream.place).began(at, *began)
+def begin(agenda: Agenda, asks: list[Ask], at: float = AT) -> int:
+    """As if the claim had found as many as were asked for, and there were more; how many it took."""
+    jobs = [job_of(ask.stream) for ask in asks for _ in range(ask.most)]
+    agenda.note_claim(asks, Claim(jobs, 0, {ask.stream: ask.floor for ask in asks}), at)
+    return len(jobs)
+
+
+def job_of(stream: Stream) -> Job:
+    queue, org_id, endpoint_id = stream.place
+    nothing = UUID(int=0)
+    attempts = 1 if stream.is_retry else 0
+    facts = (org_id, nothing, nothing, endpoint_id, nothing, "http", queue, "t", 1, attempts, 0, NOW, 1.0, False, NOW)
+    return Job(*facts, None, b"", "text/plain")
 
 
 def owned(where: Place, **terms: object) -> Owned:
@@ -126,6 +134,60 @@ def test_places_that_hang_never_take_the_last_of_the_room() -> None:
     assert asked(agenda.asks(AT, free, 400)) == {}
     agenda.tell(Stream(place(9, 9), False), AT, AT)
     assert asked(agenda.asks(AT, free, 400))[place(9, 9)] >= 4
+
+
+def fill(agenda: Agenda, room: int) -> int:
+    """Let tries begin that never end, until nothing more may; the room that is left."""
+    while begun := begin(agenda, agenda.asks(AT, room, 400, hurry=True)):
+        room -= begun
+    return room
+
+
+def test_an_org_whose_endpoints_all_hang_leaves_room_for_another_s() -> None:
+    agenda = agenda_of({place(1, n): 0.0 for n in range(200)})
+    assert (left := fill(agenda, 100)) == 20
+    agenda.tell(Stream(place(2, 0), False), AT, AT)
+    assert asked(agenda.asks(AT, left, 400)) == {place(2, 0): 4}
+    agenda.note_end(agenda.outlet(place(1, 0)), 30.0)
+    assert fill(agenda, left + 1) < left
+
+
+def test_an_org_whose_endpoints_are_quick_has_all_the_room() -> None:
+    agenda = agenda_of({place(1, n): 0.0 for n in range(200)})
+    for n in range(200):
+        agenda.outlet(place(1, n)).took_s = SLOW_S / 100
+    assert fill(agenda, 100) == 0
+
+
+def test_of_many_orgs_that_hang_none_takes_the_last_of_the_room() -> None:
+    agenda = agenda_of({place(org, n): 0.0 for org in range(1, 5) for n in range(200)})
+    left = fill(agenda, 500)
+    agenda.tell(Stream(place(9, 0), False), AT, AT)
+    assert asked(agenda.asks(AT, left, 400, hurry=True))[place(9, 0)] >= 4
+
+
+# -- where nobody can be reached ---------------------------------------------------------------------------------------
+
+
+def test_a_place_that_cannot_be_reached_is_asked_for_the_lease_that_was_lost_there_and_no_other() -> None:
+    away, gone = place(1, 1), place(1, 2)
+    streams = [Stream(where, is_retry) for where in (away, gone) for is_retry in (False, True)]
+    agenda = Agenda(DEFAULT_RULES, can_reach=lambda _place: False)
+    due = Survey(NOW, dict.fromkeys(streams, NOW))
+    agenda.learn(due, AT)
+    assert agenda.asks(AT, 100, 100) == []
+    agenda.learn(due._replace(lost=frozenset({streams[1]}), deleted=frozenset({gone})), AT)
+    asks = agenda.asks(AT, 100, 100)
+    assert {ask.stream: ask.most for ask in asks} == {streams[1]: 1, streams[2]: 8, streams[3]: 8}
+    begin(agenda, asks)
+    assert away not in asked(agenda.asks(AT, 100, 100, hurry=True))
+
+
+def test_a_hub_is_given_a_few_at_a_time() -> None:
+    where = Place(RELAY_QUEUE, UUID(int=1), UUID(int=2))
+    agenda = agenda_of({where: 0.0})
+    agenda.outlet(where).took_s = SLOW_S / 100
+    assert asked(agenda.asks(AT, 500, 400)) == {where: AT_A_HUB}
 
 
 def test_small_claims_wait_for_more_room_unless_there_is_a_hurry() -> None:

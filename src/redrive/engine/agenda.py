@@ -1,10 +1,11 @@
 """Whose turn it is: which streams a claim asks, and for how many tasks each. No I/O; time is handed in.
 
-Used by engine.worker. Turns go round the orgs, and within an org round its places, so that neither a tenant with a
-million due tasks nor an endpoint that hangs delays the others. What there is to ask is known from surveys of the
-database, from what is told (NOTIFY), and from what this worker schedules itself.
+Used by engine.worker. Turns go round the orgs, and within an org round its places, and neither may take the last of the
+room: so neither a tenant with a million due tasks nor endpoints that hang delay the others. What there is to ask is
+known from surveys of the database, from what is told (NOTIFY), and from what this worker schedules itself.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from heapq import heappop, heappush
@@ -12,10 +13,13 @@ from uuid import UUID
 
 from redrive.core.breaker import BreakerRules, Closed, Ramping
 from redrive.core.ports import NO_ENDPOINT, Ask, Claim, Floor, Job, Owned, Place, Stream, Survey
-from redrive.engine.outlet import START, Outlet
+from redrive.engine.outlet import FEW, START, Outlet
 
 MAX_ASKS = 128  # places in one claim
 MAX_OUTLETS = 10_000  # remembered though nothing is known to be due there
+# What slow endpoints of one org may fill, of the room that it has and that is free: however many of them hang, there is
+# some left for the others.
+ORG_PART = 0.8
 LATE_COMMITS = timedelta(seconds=1)  # how long after its due time a row may be committed and still be found at once
 FIRST_ID = UUID(int=0)
 NOT_OURS_S = 1.0  # when to look again for an endpoint that another worker has
@@ -26,6 +30,7 @@ class Agenda:
         self._rules = rules
         self._can_reach = can_reach
         self._outlets: dict[Place, Outlet] = {}
+        self._in_flight: dict[UUID, int] = {}  # of each org that is known
         self._ready: dict[UUID, dict[Place, Outlet]] = {}
         self._later: list[tuple[float, int, int, Outlet]] = []
         self._counted: dict[Place, Outlet] = {}  # those that a worker must have to itself
@@ -41,6 +46,7 @@ class Agenda:
         known = self._outlets.get(place)
         if known is None:
             known = self._outlets[place] = Outlet(place, self._rules)
+            self._in_flight.setdefault(place.org_id, 0)
         return known
 
     def outlet_of(self, job: Job) -> Outlet:
@@ -84,6 +90,7 @@ class Agenda:
 
     def _forget(self) -> None:
         self._outlets = {place: outlet for place, outlet in self._outlets.items() if outlet.in_flight or outlet.counted}
+        self._in_flight = {place.org_id: self._in_flight[place.org_id] for place in self._outlets}
 
     def tell(self, stream: Stream, at: float, due: float) -> None:
         outlet = self.outlet(stream.place)
@@ -204,7 +211,7 @@ class Agenda:
         for outlet in line:
             if outlet.counted and outlet.owned_until <= at:
                 continue
-            room = outlet.room(at, free)
+            room = min(outlet.room(at, free), self._room_of_org(outlet, free))
             if room > 0 and (hurry or not outlet.is_crowded(free)):
                 return outlet, room
             self._wait_for_room(outlet, at)
@@ -216,6 +223,14 @@ class Agenda:
         of_org = self._ready.pop(org_id)
         of_org[outlet.place] = of_org.pop(outlet.place)
         self._ready[org_id] = of_org
+
+    def _room_of_org(self, outlet: Outlet, free: int, granted: int = 0) -> int:
+        """How many more its org may begin there than it has in flight and was granted just now."""
+        if outlet.is_quick:
+            return free
+        in_flight = self._in_flight[outlet.place.org_id] + granted
+        reach = in_flight + free
+        return max(int(reach * ORG_PART), min(reach, FEW)) - in_flight
 
     def _wait_for_room(self, outlet: Outlet, at: float) -> None:
         """A place that its limits hold back says until when; any other waits for a try to end."""
@@ -231,20 +246,23 @@ class Agenda:
     ) -> dict[Outlet, int]:
         """Each org the same, within it each place the same; what one does not need goes to those that do."""
         granted: dict[Outlet, int] = {}
+        taken: Counter[UUID] = Counter()  # by each org
         left = limit
         per_org = max(1, limit // len(turns))
-        for outlets in turns.values():
-            left_to_org = min(per_org, left)
+        for org_id, outlets in turns.items():
             share = max(1, per_org // len(outlets))
             for outlet, room in outlets:
-                granted[outlet] = max(0, min(room, share, left_to_org, outlet.slots(free)))
-                left_to_org -= granted[outlet]
+                of_org = min(per_org - taken[org_id], self._room_of_org(outlet, free, taken[org_id]))
+                granted[outlet] = max(0, min(room, share, left, of_org, outlet.slots(free)))
+                taken[org_id] += granted[outlet]
                 left -= granted[outlet]
                 free -= granted[outlet]
-        for outlets in turns.values():
+        for org_id, outlets in turns.items():
             for outlet, room in outlets:
-                more = max(0, min(room - granted[outlet], left, outlet.slots(free, granted[outlet])))
+                of_org = self._room_of_org(outlet, free, taken[org_id])
+                more = max(0, min(room - granted[outlet], left, of_org, outlet.slots(free, granted[outlet])))
                 granted[outlet] += more
+                taken[org_id] += more
                 left -= more
                 free -= more
         return granted
@@ -259,6 +277,7 @@ class Agenda:
             counts.setdefault(place, [0, 0])[job.attempts > job.lost] += 1
         for place, (firsts, retries) in counts.items():
             self.outlet(place).began(at, firsts, retries)
+            self._in_flight[place.org_id] += firsts + retries
         # After one that took all there was: behind leases that are long under way, but not behind rows that are
         # committed only now, which may have come due some moments ago.
         behind = Floor(claim.jobs[0].claimed_at - LATE_COMMITS, FIRST_ID) if claim.jobs else None
@@ -280,6 +299,11 @@ class Agenda:
                 if behind is not None:
                     outlet.floors[ask.stream.is_retry] = behind
             self.arrange(outlet, at)
+
+    def note_end(self, outlet: Outlet, took_s: float | None) -> None:
+        """A try ended, after so long; None: there was none."""
+        outlet.ended(took_s)
+        self._in_flight[outlet.place.org_id] -= 1
 
     def note_owned(self, wanted: Iterable[Place], owned: Iterable[Owned], at: float) -> None:
         """What this worker has to itself; the rest belongs to another, for a while."""

@@ -23,13 +23,14 @@ from redrive.core.breaker import (
     name_of,
     ramp_rate,
 )
-from redrive.core.ports import NO_ENDPOINT, Floor, Owned, Place
+from redrive.core.ports import NO_ENDPOINT, RELAY_QUEUE, Floor, Owned, Place
 
 SLOW_S = 1.0  # an endpoint whose tries take longer on average, or of which nothing is known yet, counts as slow
 # What may be in flight to one place, of the room that it has and that is free: so there is always some left for others.
 SLOW_PART = 0.2
 QUICK_PART = 0.6
 FEW = 4  # at least so many, where there is room at all
+AT_A_HUB = 8  # at most: a hub takes one at a time, and the others wait for it under their leases
 WORTH_A_CLAIM = 2  # a place is asked when half of its room is free: claims stay large
 LEARNED = 0.1  # of each try's time
 START = Floor(datetime(1970, 1, 1, tzinfo=UTC), UUID(int=0))
@@ -145,14 +146,21 @@ class Outlet:
             room = min(room, self.budget.allows(at))
         return max(0, room)
 
+    @property
+    def is_quick(self) -> bool:
+        """Its tries make room again soon. Handlers are the installation's own, and count as such."""
+        return self.took_s < SLOW_S or self.place.id == NO_ENDPOINT
+
     def places(self, free: int) -> int:
-        """How many tries may be in flight. Handlers are the installation's own: they may have all the room."""
+        """How many tries may be in flight. Handlers may have all the room."""
         reach = self.in_flight + free
         if self.place.id == NO_ENDPOINT:
             return reach
         if isinstance(self.breaker, Probing):
             return 1
-        fair = max(int(reach * (QUICK_PART if self.took_s < SLOW_S else SLOW_PART)), min(reach, FEW))
+        fair = max(int(reach * (QUICK_PART if self.is_quick else SLOW_PART)), min(reach, FEW))
+        if self.place.queue == RELAY_QUEUE:
+            fair = min(fair, AT_A_HUB)
         return fair if self.max_in_flight is None else min(fair, self.max_in_flight)
 
     def slots(self, free: int, granted: int = 0) -> int:

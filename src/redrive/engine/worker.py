@@ -267,7 +267,7 @@ class Worker:
         self._freed.set()
         now = time.monotonic()
         outlet = self._agenda.outlet_of(settlement.job)
-        outlet.ended(settlement.took_s if settlement.outcome is not None else None)
+        self._agenda.note_end(outlet, settlement.took_s if settlement.outcome is not None else None)
         if self._breakers is not None and settlement.outcome is not None:
             self._breakers.note(outlet, settlement.outcome, settlement.took_s, now)
         if self._agenda.is_short_of_room and not outlet.is_crowded(self._free()):
