@@ -6,8 +6,10 @@ are delivered here because their hubs are connected here.
 
 import asyncio
 import contextlib
+import random
 import socket
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
+from typing import Any
 
 import uvicorn
 
@@ -15,13 +17,17 @@ from redrive.api.server import Api, ApiContext, create_app
 from redrive.api.short_way import with_short_way
 from redrive.app import listening, open_stores, rest_collector, sealer_of
 from redrive.core.address import AddressRules
+from redrive.core.ports import Settled
 from redrive.core.relay import MAX_HUB_MESSAGE_BYTES
 from redrive.destinations.relay import RelayDestination
+from redrive.engine.health import HealthBook
 from redrive.engine.operations import run_operations
 from redrive.engine.worker import Worker
 from redrive.settings import Settings
-from redrive.store.clock import DatabaseClock
+from redrive.store.clock import Clock, DatabaseClock
 from redrive.store.db import Database
+from redrive.store.endpoint_history import Ledger
+from redrive.store.endpoint_states import BreakerStates
 from redrive.store.endpoints import EndpointTermsBook
 from redrive.store.operation_steps import OperationSteps
 from redrive.store.orgs import new_id
@@ -31,7 +37,7 @@ from redrive.web.site import Site
 
 STOP_S = 5
 RELAY_DRAIN_S = 1.5  # for webhooks under way to be acknowledged before their hubs are sent away
-RELAY_CONCURRENCY = 64
+RELAY_CONCURRENCY = 500  # webhooks that hubs have in hand: each is a future, and its body
 RELAY_CONNECTIONS = 2
 HUB_PING_S = 20.0
 
@@ -59,13 +65,15 @@ async def run_api(settings: Settings, url: str, stop: asyncio.Event, *, listener
         )
         api = create_app(context, Site(context))
         server = _Server(server_config(api))
-        worker = relay_worker(settings, relay_db, relay)
         rest_collector()
         serving = asyncio.create_task(server.serve(sockets=[listener]))
         stopped = asyncio.create_task(stop.wait())
         moving = asyncio.create_task(run_operations(OperationSteps(stores.engine, context.clock)))
         try:
-            async with listening(settings, url, worker):
+            async with (
+                open_relay_worker(settings, relay_db, relay, context.clock) as worker,
+                listening(settings, url, worker),
+            ):
                 relaying = asyncio.create_task(worker.run(stop))
                 try:
                     await asyncio.wait({serving, relaying, stopped}, return_when=asyncio.FIRST_COMPLETED)
@@ -96,14 +104,41 @@ async def _relay_db(settings: Settings, url: str) -> AsyncIterator[Database]:
         await db.close()
 
 
-def relay_worker(settings: Settings, engine: Database, relay: RelayDestination) -> Worker:
+@contextlib.asynccontextmanager
+async def open_relay_worker(
+    settings: Settings, engine: Database, relay: RelayDestination, clock: Clock
+) -> AsyncIterator[Worker]:
+    """A worker for relays. How they do is reported beside it, and when it has stopped."""
+    health = HealthBook(Ledger(engine, clock), disable_after_s=settings.disable_after_s)
+    reporting = asyncio.create_task(health.run())
+    try:
+        yield relay_worker(settings, engine, relay, clock, on_settled=health.note_settled)
+    finally:
+        reporting.cancel()
+        await asyncio.gather(reporting, return_exceptions=True)
+        await health.close()
+
+
+def relay_worker(
+    settings: Settings,
+    engine: Database,
+    relay: RelayDestination,
+    clock: Clock,
+    *,
+    dice: Callable[[], float] = random.random,
+    on_settled: Callable[[list[Settled]], None] | None = None,
+) -> Worker:
     """Claims what is due for relays, and nothing else."""
     worker = Worker(
-        Tasks(engine, DatabaseClock()),
+        Tasks(engine, clock),
         [relay],
         worker_id=new_id(),
         concurrency=RELAY_CONCURRENCY,
         margin_s=settings.lease_margin_s,
+        dice=dice,
+        states=BreakerStates(engine, clock),
+        rules=settings.breaker_rules(),
+        on_settled=on_settled,
     )
     relay.on_joined = worker.wake
     return worker
@@ -113,11 +148,7 @@ def server_config(api: Api) -> uvicorn.Config:
     return uvicorn.Config(
         api,
         http=with_short_way(api.front_door),
-        ws="websockets-sansio",
-        ws_max_size=MAX_HUB_MESSAGE_BYTES,
-        ws_ping_interval=HUB_PING_S,
-        ws_ping_timeout=HUB_PING_S,
-        ws_per_message_deflate=False,
+        **hub_terms(),
         access_log=False,
         log_config=None,
         server_header=False,
@@ -125,6 +156,17 @@ def server_config(api: Api) -> uvicorn.Config:
         timeout_graceful_shutdown=STOP_S,
         timeout_keep_alive=75,
     )
+
+
+def hub_terms() -> dict[str, Any]:
+    """How uvicorn speaks with hubs."""
+    return {
+        "ws": "websockets-sansio",
+        "ws_max_size": MAX_HUB_MESSAGE_BYTES,
+        "ws_ping_interval": HUB_PING_S,
+        "ws_ping_timeout": HUB_PING_S,
+        "ws_per_message_deflate": False,
+    }
 
 
 class _Server(uvicorn.Server):

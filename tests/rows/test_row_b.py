@@ -9,9 +9,12 @@ import pytest
 import structlog
 from standardwebhooks import Webhook
 
+from redrive.api_process import open_relay_worker
+from redrive.core.breaker import BreakerRules
+from redrive.settings import Settings
 from support.engine import ManualClock
 from support.holding import HoldingReceiver
-from support.hubs import forwarded, hub
+from support.hubs import PlayedHub, forwarded, hub
 from support.installation import Installation
 from support.processes import until
 from support.receiver import Answer
@@ -260,3 +263,23 @@ async def test_what_a_deleted_relay_left_dies_in_front_of_a_person_whether_a_hub
     letters = (await redrive.api.get("/v1/dead-letters"))["data"]
     assert {letter["event_id"] for letter in letters} == set(events)
     assert {letter["category"] for letter in letters} == {"configuration"}
+
+
+async def test_how_a_relay_does_is_known_as_of_any_endpoint_and_that_no_hub_is_there_counts_as_nothing(
+    redrive: Installation, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Settings, "breaker_rules", lambda _: BreakerRules(min_tries=3, min_span_s=0.0))
+    relays = [await redrive.api.relay(ordered=False) for _ in range(3)]
+    failing, refusing, _without_hub = relays
+    PlayedHub(redrive, failing, 503)
+    PlayedHub(redrive, refusing, 422)
+    for relay in relays:
+        for number in range(4):
+            await redrive.api.webhook(relay, b"%d" % number)
+    async with open_relay_worker(redrive.settings, redrive.stores.engine, redrive.relay, clock) as worker:
+        await worker.run_until_idle()
+    health = [await redrive.api.get(f"/v1/endpoints/{relay['id']}/health") for relay in relays]
+    assert [one["breaker"]["state"] for one in health] == ["open", "closed", "closed"]
+    assert [[point["failed"] for point in one["history"]] for one in health] == [[4], [4], []]
+    assert [one["failures"] for one in health] == [4, 4, 0]
+    assert {one["attempts"] for one in await redrive.api.deliveries(failing["id"])} == {1}

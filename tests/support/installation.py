@@ -15,6 +15,7 @@ from uuid import UUID
 import uvicorn
 
 from redrive.api.server import ApiContext, create_app
+from redrive.api_process import hub_terms, relay_worker
 from redrive.app import Stores, open_stores, open_worker, prepare_database
 from redrive.core.address import AddressRules
 from redrive.core.permissions import Role
@@ -34,9 +35,8 @@ from redrive.store.endpoints import EndpointTermsBook
 from redrive.store.keys import new_key, store_key
 from redrive.store.listen import listen
 from redrive.store.operation_steps import OperationSteps
-from redrive.store.orgs import ensure_org, new_id
+from redrive.store.orgs import ensure_org
 from redrive.store.seal import Sealer
-from redrive.store.tasks import Tasks
 from redrive.store.workers import Workers
 from redrive.web.site import Site
 from support.processes import ADMIN_KEY, LOOPBACK, SECRET_KEY
@@ -69,8 +69,7 @@ class Installation:
 
     def relay_worker(self) -> Worker:
         """What delivers through the hubs that are connected."""
-        tasks = Tasks(self.stores.engine, self.clock)
-        return Worker(tasks, [self.relay], worker_id=new_id(), concurrency=64, dice=lambda: 0.5)
+        return relay_worker(self.settings, self.stores.engine, self.relay, self.clock, dice=lambda: 0.5)
 
     async def other_org(self, name: str) -> Remote:
         """A caller of another org."""
@@ -150,7 +149,7 @@ async def installation(
         listener = _listen(port)
         host, port = listener.getsockname()
         api_app = create_app(context, Site(context))
-        config = uvicorn.Config(api_app, access_log=False, log_config=None, timeout_keep_alive=3_600)
+        config = uvicorn.Config(api_app, access_log=False, log_config=None, timeout_keep_alive=3_600, **hub_terms())
         server = uvicorn.Server(config)
         serving = asyncio.create_task(server.serve(sockets=[listener]))
         async with asyncio.timeout(10):
