@@ -194,6 +194,16 @@ async def test_hubs_are_sent_away_when_the_process_ends(database_url: str) -> No
     assert (await leaving)[0] == 1012
 
 
+async def test_a_hub_that_comes_while_the_process_drains_is_told_to_come_again(
+    redrive: Installation, relay: dict[str, Any]
+) -> None:
+    link = await come_in(redrive, relay["id"])
+    redrive.relay.stop()
+    await link.send(HELLO)
+    assert (await sent_away(link))[0] == 1012
+    assert (await refused(redrive, relay["id"]))[0] == 503
+
+
 async def test_a_hub_that_reads_nothing_is_sent_away_before_much_has_piled_up(
     redrive: Installation, relay: dict[str, Any]
 ) -> None:

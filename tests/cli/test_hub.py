@@ -74,6 +74,7 @@ async def test_what_makes_no_sense_is_wrong_usage() -> None:
     endpoint = ["--endpoint", str(uuid4())]
     for flags, message in (
         (["--edge", "edge.example.com", "--forward", "http://localhost", *endpoint], "--edge"),
+        (["--edge", "http://localhost:99999", "--forward", "http://localhost", *endpoint], "no number up to 65535"),
         (["--edge", "https://u:pw@edge.example.com", "--forward", "http://localhost", *endpoint], "--edge"),
         (["--edge", "https://edge.example.com", "--forward", "localhost:3000", *endpoint], "--forward"),
         (["--edge", "https://edge.example.com", "--forward", "http://localhost", "--endpoint", "seven"], "--endpoint"),

@@ -85,7 +85,7 @@ class HubDoor:
             log.info("hub_sent_away", endpoint_id=str(row["id"]), code=ending.code, why=ending.why)
 
     def _hubs(self) -> Hubs:
-        if self._context.hubs is None or self._stopping.is_set():
+        if self._context.hubs is None or self._context.hubs.is_closing or self._stopping.is_set():
             raise unavailable("This process lets no hubs in.")
         return self._context.hubs
 
@@ -191,7 +191,9 @@ class _Visit:
                 raise BadMessage("the first one is hello")
             org_id, endpoint_id, name = self._row["org_id"], self._row["id"], self._row["name"]
             self._seat = self._hubs.join(org_id, endpoint_id, name, self, message.forward)
-            return NO_ROOM if self._seat is None else None
+            if self._seat is None:
+                return STOPPING if self._hubs.is_closing else NO_ROOM
+            return None
         if isinstance(message, Hello):
             raise BadMessage("hello was said before")
         self._seat.heard(message)

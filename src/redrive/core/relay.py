@@ -250,5 +250,9 @@ class HubSeat(Protocol):
 class Hubs(Protocol):
     """Where hubs are let in to deliver."""
 
+    @property
+    def is_closing(self) -> bool:
+        """The process ends: nobody is let in any more."""
+
     def join(self, org_id: UUID, endpoint_id: UUID, endpoint: str, link: HubLink, forward: str) -> HubSeat | None:
         """`endpoint` is its name, `forward` where the hub delivers to. None: there is no room for another hub."""

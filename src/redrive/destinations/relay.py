@@ -94,13 +94,13 @@ class RelayDestination:
         self._turn_wait_s = turn_wait_s
         self._plans = Plans(book, _plan)
         self._hubs: dict[UUID, list[_Hub]] = {}  # by endpoint, the one that delivers first
-        self._closing = False
+        self.is_closing = False
         self.on_joined: Callable[[], None] | None = None  # something can be delivered that could not be before
 
     # -- hubs ------------------------------------------------------------------------------------------------------
 
     def join(self, org_id: UUID, endpoint_id: UUID, endpoint: str, link: HubLink, forward: str) -> _Seat | None:
-        if self._closing or len(self._hubs.get(endpoint_id, ())) >= MAX_HUBS:
+        if self.is_closing or len(self._hubs.get(endpoint_id, ())) >= MAX_HUBS:
             return None
         hub = _Hub(org_id, endpoint_id, endpoint, link, redact_url(forward))
         hubs = self._hubs.setdefault(endpoint_id, [])
@@ -133,7 +133,7 @@ class RelayDestination:
 
     def stop(self) -> None:
         """The process ends: a hub that is cut off now did not fail."""
-        self._closing = True
+        self.is_closing = True
 
     # -- core.ports.Destination ------------------------------------------------------------------------------------
 
@@ -193,7 +193,7 @@ class RelayDestination:
 
     def _judged(self, said: Answered | Unanswered | None, sent: Exchange, now: datetime) -> Try | Released:
         match said:
-            case None if self._closing:
+            case None if self.is_closing:
                 return EDGE_STOPS
             case None:
                 message = "The hub went away before it acknowledged."
@@ -216,7 +216,7 @@ class RelayDestination:
 
     async def aclose(self) -> None:
         """Hubs are let go by those who let them in."""
-        self._closing = True
+        self.is_closing = True
 
 
 def _plan(terms: EndpointTerms) -> _Plan:

@@ -6,8 +6,10 @@ from urllib.parse import urlsplit
 from uuid import UUID
 
 from websockets.asyncio.client import ClientConnection, connect
-from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus, InvalidURI
+from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidProxy, InvalidStatus, InvalidURI
+from websockets.http11 import Response
 
+from redrive.core.redact import redact_url
 from redrive.core.relay import MAX_EDGE_MESSAGE_BYTES
 from redrive.version import __version__
 
@@ -18,7 +20,8 @@ FIRST_PAUSE_S = 0.5
 LONGEST_PAUSE_S = 30.0
 MAX_SAID_CHARS = 300
 FINAL_CLOSES = range(4400, 4500)
-PASSING_CLOSES = frozenset({4408, 4410})  # of those: too slow, no hello in time
+PASSING_CLOSES = frozenset({4408, 4409, 4410})  # of those: too slow, no room, no hello in time
+PROBLEM_TYPE = "application/problem+json"  # of an edge's own answers; what stands before it has others
 
 # What connecting and talking to an edge may end in, besides a refusal: it is away, or its network is.
 AWAY = (OSError, TimeoutError, InvalidHandshake, ConnectionClosed)
@@ -33,14 +36,28 @@ def address_of(edge: str, endpoint_id: UUID) -> str:
     parts = urlsplit(edge)
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.username or parts.query or parts.fragment:
         raise ValueError("the edge is a URL like https://edge.example.com")
+    try:
+        parts.port  # noqa: B018 - it is read as it is asked for
+    except ValueError:
+        raise ValueError("its port is no number up to 65535") from None
     scheme = "wss" if parts.scheme == "https" else "ws"
     return f"{scheme}://{parts.netloc}{parts.path.rstrip('/')}/v1/endpoints/{endpoint_id}/hub"
 
 
-async def connected(address: str, key: str) -> ClientConnection:
-    """A connection that the edge has accepted. Refused, or one of AWAY."""
+class _Connect(connect):
+    """Without redirects: another address is not to be told the key."""
+
+    def process_redirect(self, exc: Exception) -> Exception | str:
+        return exc
+
+
+async def connected(address: str, key: str, *, is_known: bool = False) -> ClientConnection:
+    """A connection that the edge has accepted. Refused, or one of AWAY.
+
+    `is_known`: an edge has welcomed this hub at this address. Whatever else answers there now is passing.
+    """
     try:
-        return await connect(
+        return await _Connect(
             address,
             additional_headers={"X-API-Key": key},
             user_agent_header=f"Redrive-Hub/{__version__}",
@@ -53,11 +70,23 @@ async def connected(address: str, key: str) -> ClientConnection:
         )
     except InvalidURI as error:
         raise Refused(f"The edge's address cannot be used: {error.msg}.") from None
+    except InvalidProxy as error:
+        raise Refused(f"The proxy that the environment names cannot be used: {_plain(error.msg)}.") from None
+    except ImportError:
+        raise Refused(
+            "The environment names a SOCKS proxy, which a hub cannot use. Name the edge in no_proxy."
+        ) from None
     except InvalidStatus as error:
-        status = error.response.status_code
-        if status == HTTPStatus.TOO_MANY_REQUESTS or status >= 500:
+        if _is_passing(error.response, is_known):
             raise
-        raise Refused(_refusal(status, error.response.body)) from None
+        raise Refused(_refusal(error.response)) from None
+
+
+def _is_passing(response: Response, is_known: bool) -> bool:
+    status = response.status_code
+    if status == HTTPStatus.TOO_MANY_REQUESTS or status >= 500:
+        return True
+    return is_known and response.headers.get("content-type") != PROBLEM_TYPE
 
 
 def refusal_of(closed: ConnectionClosed) -> str | None:
@@ -79,7 +108,7 @@ def why_away(error: BaseException) -> str:
         case TimeoutError():
             return f"it did not answer within {OPEN_WITHIN_S:g} s"
         case InvalidStatus():
-            return f"it answered {error.response.status_code}: {_detail(error.response.body)}"
+            return f"it answered {error.response.status_code}: {_said(error.response)}"
         case ConnectionClosed():
             said = error.rcvd.reason if error.rcvd is not None else ""
             return _plain(said) or "the connection broke"
@@ -88,9 +117,9 @@ def why_away(error: BaseException) -> str:
     return _plain(str(error)) or type(error).__name__
 
 
-def _refusal(status: int, body: bytes | bytearray) -> str:
-    said = _detail(body)
-    match status:
+def _refusal(response: Response) -> str:
+    said = _said(response)
+    match response.status_code:
         case HTTPStatus.UNAUTHORIZED:
             return "The edge does not know this key. Give another with --key or REDRIVE_KEY."
         case HTTPStatus.FORBIDDEN:
@@ -99,12 +128,18 @@ def _refusal(status: int, body: bytes | bytearray) -> str:
             return "The edge has no such endpoint for this key. `redrive endpoints list` shows those that an edge has."
         case HTTPStatus.CONFLICT:
             return f"The edge refuses: {said} Make one with kind relay."
-    return f"The edge answered {status} ({said}). Is --edge the address of a Redrive, and of nothing in between?"
+        case moved if 300 <= moved < 400:
+            return f"The edge answered {moved} ({said}). A hub does not follow: give its new address with --edge."
+        case other:
+            return f"The edge answered {other} ({said}). Is --edge the address of a Redrive, and of nothing in between?"
 
 
-def _detail(body: bytes | bytearray) -> str:
+def _said(response: Response) -> str:
+    moved_to = response.headers.get("location")
+    if moved_to is not None:
+        return f"it is now at {redact_url(_plain(moved_to))}"
     try:
-        said = json.loads(body)["detail"]
+        said = json.loads(response.body)["detail"]
     except (ValueError, KeyError, TypeError, RecursionError):
         return "without saying why"
     return _plain(str(said))

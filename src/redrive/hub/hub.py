@@ -45,6 +45,7 @@ class Hub:
         self._shown_forward = shown_forward
         self._dice = dice
         self._failures = 0
+        self._is_known = False  # to the edge: it has welcomed this hub
         self._last: Delivery | None = None
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -75,7 +76,7 @@ class Hub:
                 await stop.wait()
 
     async def _visit(self, stop: asyncio.Event) -> None:
-        opening = asyncio.create_task(connected(self._address, self._key))
+        opening = asyncio.create_task(connected(self._address, self._key, is_known=self._is_known))
         with _told(stop, opening.cancel):
             try:
                 link = await opening
@@ -110,6 +111,7 @@ class Hub:
             raise Refused(f"The edge says what this hub cannot read: {bad}. Are both of the same version?") from None
         if isinstance(message, Welcome):
             self._failures = 0
+            self._is_known = True
             self._watcher.connected(message)
             return
         self._last = message
