@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -13,7 +14,7 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from redrive.api import hub_door
 from redrive.core.permissions import Role, Scope
-from redrive.core.relay import Hello, encode
+from redrive.core.relay import Hello, HubLink, encode
 from redrive.destinations.relay import MAX_HUBS
 from redrive.store.keys import new_key, store_key
 from support.installation import Installation, installation
@@ -204,9 +205,9 @@ async def test_a_hub_that_comes_while_the_process_drains_is_told_to_come_again(
     assert (await refused(redrive, relay["id"]))[0] == 503
 
 
-async def test_a_hub_that_reads_nothing_is_sent_away_before_much_has_piled_up(
-    redrive: Installation, relay: dict[str, Any]
-) -> None:
+@asynccontextmanager
+async def deaf_hub(redrive: Installation, relay: dict[str, Any]) -> AsyncIterator[HubLink]:
+    """One that reads nothing once it has said hello; the edge's end of its connection."""
     reader, writer = await asyncio.open_connection(redrive.host, redrive.port)
     try:
         head = [
@@ -226,8 +227,38 @@ async def test_a_hub_that_reads_nothing_is_sent_away_before_much_has_piled_up(
         async with asyncio.timeout(20):
             while not (hubs := redrive.relay._hubs.get(UUID(relay["id"]))):
                 await asyncio.sleep(0.01)
-            while redrive.relay.can_reach(UUID(relay["id"])):
-                hubs[0].link.post("x" * 4_000_000)
-                await asyncio.sleep(0.01)
+        yield hubs[0].link
     finally:
         writer.close()
+
+
+async def test_a_hub_that_reads_nothing_is_sent_away_before_much_has_piled_up(
+    redrive: Installation, relay: dict[str, Any]
+) -> None:
+    async with deaf_hub(redrive, relay) as link, asyncio.timeout(20):
+        while redrive.relay.can_reach(UUID(relay["id"])):
+            link.post("x" * 4_000_000)
+            await asyncio.sleep(0.01)
+
+
+async def test_a_hub_that_does_not_take_in_what_was_sent_in_time_is_sent_away(
+    redrive: Installation, relay: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hub_door, "SEND_WITHIN_S", 0.1)
+    monkeypatch.setattr(hub_door, "GOODBYE_WITHIN_S", 0.1)
+    async with deaf_hub(redrive, relay) as link, asyncio.timeout(20):
+        link.post("x" * 4_000_000)
+        link.post("x" * 4_000_000)
+        while redrive.relay.can_reach(UUID(relay["id"])):
+            await asyncio.sleep(0.01)
+
+
+async def test_a_hub_that_answers_nothing_is_told_to_connect_again(
+    redrive: Installation, relay: dict[str, Any]
+) -> None:
+    silent = await come_in(redrive, relay["id"])
+    await silent.send(HELLO)
+    await silent.recv()
+    (seat,) = redrive.relay._hubs[UUID(relay["id"])]
+    seat.link.end()
+    assert (await sent_away(silent))[0] == 4408

@@ -45,6 +45,7 @@ class PlayedHub:
     def __init__(self, relay: RelayDestination) -> None:
         self.said: list[Welcome | Delivery] = []
         self.news = asyncio.Event()
+        self.is_ended = False
         seat = relay.join(ORG, ENDPOINT, "relay", self, FORWARD)
         assert seat is not None
         self.seat: HubSeat = seat
@@ -52,6 +53,9 @@ class PlayedHub:
     def post(self, text: str) -> None:
         self.said.append(from_edge(text))
         self.news.set()
+
+    def end(self) -> None:
+        self.is_ended = True
 
     @property
     def deliveries(self) -> list[Delivery]:
@@ -94,8 +98,8 @@ def job(**fields: Any) -> Job:
     return Job(**usual | fields)
 
 
-async def relay_with(task: Job, **terms: Any) -> RelayDestination:
-    relay = RelayDestination(Book(**terms), version="0.0.1", turn_wait_s=5.0)
+async def relay_with(task: Job, *, turn_wait_s: float = 5.0, **terms: Any) -> RelayDestination:
+    relay = RelayDestination(Book(**terms), version="0.0.1", turn_wait_s=turn_wait_s)
     await relay.prepare([task])
     return relay
 
@@ -189,13 +193,25 @@ async def test_what_the_hub_could_not_deliver_fails_by_its_word() -> None:
 
 async def test_a_hub_that_says_nothing_is_waited_for_as_long_as_the_task_may_take() -> None:
     task = job(timeout_s=0.01)
-    relay = await relay_with(task)
+    relay = await relay_with(task, turn_wait_s=0.01)
     hub = PlayedHub(relay)
     result = await relay.attempt(task, NOW)
     assert isinstance(result, Try)
     assert isinstance(result.outcome, Failure)
     assert (result.outcome.category, result.outcome.possible_duplicate) == (Category.TIMEOUT, True)
     hub.answer(hub.deliveries[0])  # too late: nobody listens
+
+
+async def test_a_hub_that_said_nothing_in_time_loses_its_place_to_the_next() -> None:
+    first, second = job(timeout_s=0.01), job()
+    relay = await relay_with(first, turn_wait_s=0.01)
+    silent, standby = PlayedHub(relay), PlayedHub(relay)
+    await relay.attempt(first, NOW)
+    assert (silent.is_ended, standby.is_ended) == (True, False)
+    assert standby.said[-1] == Welcome("relay", True)
+    assert (await tried(relay, standby, second)).outcome == Success(200)
+    silent.seat.leave()  # its connection is gone now, too
+    assert relay.can_reach(ENDPOINT)
 
 
 async def test_an_answer_under_another_fence_is_nobody_s() -> None:

@@ -30,6 +30,8 @@ from redrive.store.keys import Caller
 HELLO_WITHIN_S = 10.0
 CHECK_EVERY_S = 20.0  # whether its key is still good and its endpoint still there
 MAX_UNSENT = 16  # messages; a hub that takes in less is no use
+SEND_WITHIN_S = 20.0  # a message: one that takes longer has a hub that reads nothing
+GOODBYE_WITHIN_S = 2.0  # then the connection is closed without a word
 
 log = structlog.get_logger("redrive.relay")
 
@@ -50,6 +52,7 @@ STOPPING = End(1012, "the edge is being stopped; connect again")
 BAD_MESSAGE = 4400
 NOT_WELCOME = End(4401, "the key was revoked or may no longer manage endpoints, or the endpoint was deleted")
 TOO_SLOW = End(4408, "it does not read what is sent to it")
+SILENT = End(4408, "it did not answer in time; connect again")
 NO_ROOM = End(4409, "the endpoint has as many hubs as it may have")
 NO_HELLO = End(4410, "it did not say hello in time")
 
@@ -138,6 +141,7 @@ class _Visit:
         self._stopping = stopping
         self._outbox: asyncio.Queue[str] = asyncio.Queue(MAX_UNSENT)
         self._too_slow = asyncio.Event()
+        self._silent = asyncio.Event()
         self._seat: HubSeat | None = None
 
     def post(self, text: str) -> None:
@@ -147,6 +151,9 @@ class _Visit:
         except asyncio.QueueFull:
             self._too_slow.set()
 
+    def end(self) -> None:
+        self._silent.set()
+
     async def last(self, is_welcome: IsWelcome) -> End | None:
         """Until it ends; why, where the hub did not go by itself."""
         tasks: list[asyncio.Task[End | None]] = [
@@ -155,6 +162,7 @@ class _Visit:
             asyncio.create_task(self._watch(is_welcome)),
             asyncio.create_task(self._wait(self._stopping, STOPPING)),
             asyncio.create_task(self._wait(self._too_slow, TOO_SLOW)),
+            asyncio.create_task(self._wait(self._silent, SILENT)),
         ]
         try:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -212,7 +220,11 @@ class _Visit:
     async def _write(self) -> End | None:
         try:
             while True:
-                await self._send({"type": "websocket.send", "text": await self._outbox.get()})
+                text = await self._outbox.get()
+                async with asyncio.timeout(SEND_WITHIN_S):
+                    await self._send({"type": "websocket.send", "text": text})
+        except TimeoutError:
+            return TOO_SLOW
         except OSError:  # the connection is gone: _hear is told so, too
             return GONE_AWAY
 
@@ -228,6 +240,7 @@ class _Visit:
 
     async def _say_goodbye(self, ending: End) -> None:
         try:
-            await self._send({"type": "websocket.close", "code": ending.code, "reason": ending.why})
-        except (OSError, RuntimeError) as error:  # it is closed already, by the server or from the other side
+            async with asyncio.timeout(GOODBYE_WITHIN_S):
+                await self._send({"type": "websocket.close", "code": ending.code, "reason": ending.why})
+        except (OSError, RuntimeError) as error:  # it reads nothing, or is closed already, by the server or from there
             log.debug("hub_not_told", error_type=type(error).__name__)

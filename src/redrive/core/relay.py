@@ -238,6 +238,9 @@ class HubLink(Protocol):
     def post(self, text: str) -> None:
         """Send a message, soon and in order. Where the connection is gone, nothing happens."""
 
+    def end(self) -> None:
+        """Its hub is silent: let it go. It may connect again."""
+
 
 class HubSeat(Protocol):
     """A hub's place among those of its endpoint."""

@@ -1,7 +1,7 @@
 """Deliveries through hubs: a try is one message over a connection that a hub opened, and its answer.
 
 Called by the worker in the API's process, where hubs are connected: api.hub_door lets them in and out. Of several hubs
-of an endpoint the first delivers, one webhook at a time; when it goes, the next takes over.
+of an endpoint the first delivers, one webhook at a time; when it goes, or is silent, the next takes over.
 """
 
 import asyncio
@@ -23,6 +23,7 @@ from redrive.destinations.plans import Plans, Seal, header_text, order_headers
 
 MAX_HUBS = 8  # of an endpoint
 TURN_WAIT_S = 3.0  # for the webhook before: a fifth of a lease's margin, unless that is set
+WAY_PART = 0.3  # of that: for a hub's word that its service took too long, which it sends when the time is nearly over
 NO_HUB = Released("No hub is connected.", delay_s=1.0)
 BUSY = Released("Not tried: the hub was busy with the webhooks before it.", delay_s=0.2)
 EDGE_STOPS = Released("The edge was stopped before the hub answered.", possible_duplicate=True)
@@ -182,9 +183,11 @@ class RelayDestination:
         )
         sent = Exchange(hub.forward, shown_headers({"content-type": job.content_type, **own}))
         try:
-            async with asyncio.timeout(job.timeout_s):
+            async with asyncio.timeout(job.timeout_s + WAY_PART * self._turn_wait_s):
                 said = await hub.ask(delivery)
         except TimeoutError:
+            self._leave(hub)  # a hub always answers: this one hangs, and keeps its place from those that do not
+            hub.link.end()
             message = f"The hub did not answer within {job.timeout_s:g} s."
             return Try(Failure(Category.TIMEOUT, message, possible_duplicate=True), sent)
         finally:
