@@ -242,3 +242,17 @@ def test_a_hostile_text_costs_little(part: str) -> None:
     redact_text(text)
     redact_url(text)
     assert process_time() - began < 1.0  # CPU seconds; a pattern that backtracks takes many
+
+
+UNSTORABLE = st.text(st.sampled_from("a/:.?\x00\ud800\udfff"))
+
+
+@given(name=UNSTORABLE, value=UNSTORABLE)
+def test_whatever_is_shown_can_be_stored(name: str, value: str) -> None:
+    shown = [
+        *redact_headers({name: value, "server": value}).items(),
+        (redact_url(f"http://{value}"), redact_url(value)),
+    ]
+    for text in (text for pair in shown for text in pair):
+        assert "\x00" not in text
+        text.encode()

@@ -283,3 +283,14 @@ async def test_how_a_relay_does_is_known_as_of_any_endpoint_and_that_no_hub_is_t
     assert [[point["failed"] for point in one["history"]] for one in health] == [[4], [4], []]
     assert [one["failures"] for one in health] == [4, 4, 0]
     assert {one["attempts"] for one in await redrive.api.deliveries(failing["id"])} == {1}
+
+
+async def test_whatever_a_hub_says_that_its_service_answered_can_be_shown(redrive: Installation) -> None:
+    relay = await redrive.api.relay()
+    PlayedHub(redrive, relay).headers = {"x-\ud800": "1", "content-type": "text/\ud800", "n\x00": "x"}
+    event_id = await redrive.api.webhook(relay)
+    await redrive.work()
+    assert len(await redrive.api.attempts(event_id)) == 1
+    (delivery,) = await redrive.api.deliveries(relay["id"])
+    log = await redrive.api.log(delivery["log_id"])
+    assert log["response"]["headers"]["content-type"] == "text/\ufffd"

@@ -40,6 +40,7 @@ class PlayedHub:
 
     def __init__(self, redrive: Installation, relay: dict[str, Any], status: int | None = 200) -> None:
         self.status = status
+        self.headers: dict[str, str] = {}  # of its answers
         self.deliveries: list[Delivery] = []
         self.is_ended = False
         seat = redrive.relay.join(redrive.org_id, UUID(relay["id"]), relay["name"], self, "http://localhost:3000")
@@ -52,7 +53,7 @@ class PlayedHub:
         if isinstance(message, Delivery):
             self.deliveries.append(message)
             if self.status is not None:
-                self.seat.heard(Answered(message.id, message.fence, self.status, {}, b"", False))
+                self.seat.heard(Answered(message.id, message.fence, self.status, self.headers, b"", False))
 
     def end(self) -> None:
         self.is_ended = True

@@ -122,18 +122,17 @@ def redact_headers(headers: Mapping[str, str]) -> dict[str, str]:
     """Headers by allow-list; the names of the others are kept, their values not."""
     shown: dict[str, str] = {}
     for name, value in list(headers.items())[:MAX_HEADERS]:
-        if name.lower() in _SHOWN_HEADERS:
-            shown[name[:MAX_KEY_CHARS]] = redact_text(value, MAX_HEADER_CHARS)
-        else:
-            shown[name[:MAX_KEY_CHARS]] = REDACTED
+        label = _storable(name[:MAX_KEY_CHARS])
+        shown[label] = redact_text(value, MAX_HEADER_CHARS) if name.lower() in _SHOWN_HEADERS else REDACTED
     return shown
 
 
 def redact_url(url: str) -> str:
     """A URL without its userinfo, query and fragment; secrets in hook addresses are hidden too."""
-    scheme, found, rest = url[:MAX_URL_CHARS].partition("://")
+    url = _storable(url[:MAX_URL_CHARS])
+    scheme, found, rest = url.partition("://")
     if not found:
-        scheme, rest = "", url[:MAX_URL_CHARS]
+        scheme, rest = "", url
     authority, path = _split(rest, "/\\?#")
     userinfo, _, authority = authority.rpartition("@")
     if not _is_host(authority) or (not userinfo and ":" in authority and "@" in path):
@@ -146,7 +145,7 @@ def redact_url(url: str) -> str:
 
 def redact_text(text: str, limit_chars: int = MAX_TEXT_CHARS) -> str:
     """A message without the secrets that can be told by their form or by the name before them."""
-    text = _UNSTORABLE.sub("\ufffd", text[: limit_chars + 1])
+    text = _storable(text[: limit_chars + 1])
     if _HINT.search(text):
         if "://" in text:
             text = _URL.sub(lambda url: redact_url(url.group()), text)
@@ -205,6 +204,10 @@ class _Redactor:
             label = redact_text(name, MAX_KEY_CHARS)
             shown[label] = REDACTED if looks_secret(name) else self.redact(value, depth + 1)
         return shown
+
+
+def _storable(text: str) -> str:
+    return _UNSTORABLE.sub("\ufffd", text)
 
 
 def _split(text: str, marks: str) -> tuple[str, str]:
