@@ -7,7 +7,7 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from redrive.core.outcome import Category, Failure, Success
+from redrive.core.outcome import Category, Failure, Steer, Success
 from redrive.core.ports import EndpointTerms, Job, Released, Try
 from redrive.core.relay import Answered, Delivery, HubSeat, Unanswered, Welcome, from_edge
 from redrive.core.sign import verify
@@ -189,6 +189,19 @@ async def test_what_the_hub_could_not_deliver_fails_by_its_word() -> None:
     assert result.outcome == Failure(
         Category.TIMEOUT, "The local service: refused password=[redacted]", possible_duplicate=True
     )
+
+
+async def test_what_a_hub_says_cannot_be_sent_is_not_tried_again() -> None:
+    task = job()
+    relay = await relay_with(task)
+    hub = PlayedHub(relay)
+    trying = asyncio.create_task(relay.attempt(task, NOW))
+    sent = await hub.delivery()
+    hub.seat.heard(Unanswered(sent.id, sent.fence, "its headers", Category.CONFIGURATION, False))
+    result = await trying
+    assert isinstance(result, Try)
+    assert isinstance(result.outcome, Failure)
+    assert (result.outcome.category, result.outcome.steer) == (Category.CONFIGURATION, Steer.GIVE_UP)
 
 
 async def test_a_hub_that_says_nothing_is_waited_for_as_long_as_the_task_may_take() -> None:

@@ -15,12 +15,13 @@ from redrive.core.outcome import Category
 
 VERSION = 1
 MAX_ANSWER_BYTES = 65_536  # of the local service's answer; the rest is not sent
+MAX_ANSWER_HEADERS_BYTES = 131_072  # of its headers, as JSON
 MAX_HUB_MESSAGE_BYTES = 262_144  # an answer with its headers
 MAX_EDGE_MESSAGE_BYTES = 4 * 1024 * 1024  # a payload with its headers
 MAX_TEXT_CHARS = 2_048
 MAX_HEADERS = 200
 MAX_HEADER_CHARS = 65_536
-LOCAL_CATEGORIES = frozenset({Category.NETWORK, Category.TIMEOUT})
+LOCAL_CATEGORIES = frozenset({Category.NETWORK, Category.TIMEOUT, Category.CONFIGURATION})
 
 T = TypeVar("T")
 
@@ -74,7 +75,9 @@ class Answered(NamedTuple):
 
 
 class Unanswered(NamedTuple):
-    """It did not. `sent`: it may have seen the request all the same."""
+    """It did not. `sent`: it may have seen the request all the same. Category configuration: it cannot be sent, now or
+    later.
+    """
 
     id: UUID
     fence: int

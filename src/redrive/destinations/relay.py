@@ -13,7 +13,7 @@ from uuid import UUID
 
 import structlog
 
-from redrive.core.outcome import Category, Failure
+from redrive.core.outcome import Category, Failure, Steer
 from redrive.core.ports import RELAY_QUEUE, EndpointBook, EndpointTerms, Exchange, Job, Released, Try
 from redrive.core.redact import redact_text, redact_url
 from redrive.core.relay import Answered, Delivery, HubLink, Unanswered, Welcome, encode
@@ -203,7 +203,8 @@ class RelayDestination:
                 return Try(Failure(Category.NETWORK, message, possible_duplicate=True), sent)
             case Unanswered():
                 message = f"The local service: {redact_text(said.error)}"
-                return Try(Failure(said.category, message, possible_duplicate=said.sent), sent)
+                steer = Steer.GIVE_UP if said.category is Category.CONFIGURATION else None
+                return Try(Failure(said.category, message, possible_duplicate=said.sent, steer=steer), sent)
             case Answered():
                 headers = {name.lower(): value for name, value in said.headers.items()}
                 outcome = outcome_of(said.status, headers.get("retry-after"), headers.get("date"), now)

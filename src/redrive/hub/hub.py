@@ -12,7 +12,7 @@ from typing import Protocol
 from websockets.asyncio.client import ClientConnection
 from websockets.exceptions import ConnectionClosed
 
-from redrive.core.relay import BadMessage, Delivery, Hello, Welcome, encode, from_edge
+from redrive.core.relay import MAX_TEXT_CHARS, BadMessage, Delivery, Hello, Welcome, encode, from_edge
 from redrive.hub.edge import AWAY, Refused, connected, pause_s, refusal_of, why_away
 from redrive.hub.forwarder import Forwarded, Forwarder
 
@@ -85,7 +85,7 @@ class Hub:
                     return
                 raise
         try:
-            await link.send(encode(Hello(self._shown_forward)))
+            await link.send(encode(Hello(self._shown_forward[:MAX_TEXT_CHARS])))
             await self._serve(link, stop)
         finally:
             await link.close()
