@@ -294,3 +294,18 @@ async def test_whatever_a_hub_says_that_its_service_answered_can_be_shown(redriv
     (delivery,) = await redrive.api.deliveries(relay["id"])
     log = await redrive.api.log(delivery["log_id"])
     assert log["response"]["headers"]["content-type"] == "text/\ufffd"
+
+
+@pytest.mark.parametrize("request_id", ["a", "b"])
+async def test_a_sender_that_repeats_what_failed_is_told_so_and_nothing_is_sent_again(
+    redrive: Installation, request_id: str
+) -> None:
+    """GitHub's Redeliver has the id of the first delivery, and other headers or the same."""
+    relay = await redrive.api.relay()
+    played = PlayedHub(redrive, relay, 422)
+    event_id = await redrive.api.webhook(relay, X_GitHub_Delivery="72d3162e", X_Request_Id="a")
+    await redrive.work()
+    again = await redrive.api.try_webhook(relay, X_GitHub_Delivery="72d3162e", X_Request_Id=request_id)
+    assert again.json == {"event_id": event_id, "status": "failed", "deduplicated": True}
+    await redrive.work()
+    assert len(played.deliveries) == 1
