@@ -21,9 +21,11 @@ from redrive.core.decide import Decision, Die, Reason, RetryIn, Succeed
 from redrive.core.outcome import Category, Failure, Outcome, Success
 from redrive.core.ports import Exchange, Job, Settlement
 from redrive.core.presets import PresetOverrides, presets
+from redrive.destinations.relay import RelayDestination
 from redrive.store.clock import DatabaseClock
 from redrive.store.db import Database
 from redrive.store.embedded import EmbeddedPostgres
+from redrive.store.endpoints import EndpointTermsBook
 from redrive.store.keys import new_key, store_key
 from redrive.store.orgs import ensure_org
 from redrive.store.seal import Sealer
@@ -134,7 +136,8 @@ async def running_server(url: str) -> AsyncIterator[Server]:
     engine_db = await Database.open(url, role="redrive_engine")
     app_db = await Database.open(url, role="redrive_app")
     sealer = Sealer.from_passphrase("a passphrase of tests")
-    context = ApiContext(engine_db, app_db, sealer, DatabaseClock(), AddressRules(), "0.0.1")
+    hubs = RelayDestination(EndpointTermsBook(engine_db, sealer), version="0.0.1")
+    context = ApiContext(engine_db, app_db, sealer, DatabaseClock(), AddressRules(), "0.0.1", hubs=hubs)
     # The protocol must be named: else asyncio does not turn Nagle's algorithm off, and every answer takes 40 ms.
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listener.bind(("127.0.0.1", 0))

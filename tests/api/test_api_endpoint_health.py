@@ -41,7 +41,7 @@ async def test_an_endpoint_that_nothing_is_known_of_is_well(api: Api) -> None:
     endpoint_id = (await api.endpoint())["id"]
     health = shown(await api.viewer.get(f"/v1/endpoints/{endpoint_id}/health"))
     assert health["breaker"] == {"state": "closed", "since": None, "reason": None, "probe_at": None, "opens": 0}
-    assert (health["failures"], health["failing_since"], health["history"]) == (0, None, [])
+    assert (health["failures"], health["failing_since"], health["history"], health["hubs"]) == (0, None, [], None)
 
 
 async def test_the_health_of_an_endpoint_tells_its_breaker_and_how_its_tries_went(api: Api) -> None:

@@ -161,6 +161,40 @@ async def test_a_relay_shows_its_address_to_those_who_may_change_it_and_how_to_r
     assert "relay, through a hub" in (await read(api.viewer, "/endpoints")).text
 
 
+class Link:
+    def post(self, text: str) -> None:
+        """core.relay.HubLink: nobody reads it."""
+
+    def end(self) -> None:
+        """The same."""
+
+
+async def test_a_relay_shows_whether_a_hub_is_connected(api: Api) -> None:
+    made = await api.endpoint(name="github", kind="relay", url=None, event_types=[])
+    path = f"/endpoints/{made['id']}"
+    await api.nobody.request("POST", made["hook_url"][made["hook_url"].index("/v1/") :], body=b"1")
+
+    async def told(badge: str) -> tuple[bool, bool, bool, int]:
+        """Whether its page, its lane and the list of all say so, and what its health counts."""
+        page, listed = await read(api.viewer, path), await read(api.viewer, "/endpoints")
+        in_lane = badge in page.one("section", id="order").text
+        health = (await api.viewer.get(f"/v1{path}/health")).json
+        return page.has("span", text=badge), in_lane, listed.has("span", text=badge), health["hubs"]
+
+    alone = "No hub is connected to this API process. Webhooks are taken, and wait for one."
+    assert await told("waits for a hub") == (True, True, True, 0)
+    assert alone in (await read(api.viewer, path)).text
+
+    assert api.context.hubs is not None
+    seats = [api.context.hubs.join(api.org_id, UUID(made["id"]), "github", Link(), "http://x/") for _ in range(2)]
+    assert await told("2 hubs connected") == (True, False, True, 2)
+    assert await told("waits for a hub") == (False, False, False, 2)
+    assert alone not in (await read(api.viewer, path)).text
+    for seat in seats:
+        assert seat is not None
+        seat.leave()
+
+
 async def test_the_forms_of_a_relay_have_no_url_and_never_show_the_secret(api: Api) -> None:
     new = await read(api.owner, "/endpoints/new?kind=relay")
     assert new.one("input", name="kind").attributes["value"] == "relay"

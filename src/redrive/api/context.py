@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Annotated
+from uuid import UUID
 
 from fastapi import Depends, Request
 
@@ -15,7 +16,7 @@ from redrive.core.relay import Hubs
 from redrive.store.audit import Act
 from redrive.store.clock import Clock
 from redrive.store.db import Database, Session
-from redrive.store.endpoints import Endpoints
+from redrive.store.endpoints import RELAY, Endpoints
 from redrive.store.keys import Caller
 from redrive.store.seal import Sealer
 
@@ -44,6 +45,13 @@ class ApiContext:
     def beyond(self, caller: Caller) -> AbstractAsyncContextManager[Session]:
         """The same as the engine, for what reaches beyond an org: accounts, sessions, orgs."""
         return self.engine_db.tenant(caller.org_id, caller.role)
+
+    def hubs_of(self, kind: str, endpoint_id: UUID) -> int | None:
+        """How many hubs of an endpoint are connected to this process; None: it has none, or they do not come in here.
+
+        Where several API processes run, each knows its own.
+        """
+        return self.hubs.count(endpoint_id) if self.hubs is not None and kind == RELAY else None
 
     @property
     def cursors(self) -> Cursors:

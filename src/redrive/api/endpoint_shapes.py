@@ -25,7 +25,7 @@ def pause(state: Pause) -> Shape:
     }
 
 
-def health(state: EndpointState, history: History) -> Shape:
+def health(state: EndpointState, history: History, hubs: int | None = None) -> Shape:
     return {
         "endpoint_id": state.endpoint_id,
         "breaker": {
@@ -39,6 +39,7 @@ def health(state: EndpointState, history: History) -> Shape:
         "last_failure_at": state.last_failure_at,
         "failing_since": state.failing_since,
         "failures": state.failures,
+        "hubs": hubs,
         "bucket_s": round(history.bucket.total_seconds()),
         "history": [asdict(point) for point in history.points],
     }

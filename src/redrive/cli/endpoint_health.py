@@ -12,6 +12,7 @@ from redrive.cli.runner import run
 from redrive.store.clock import DatabaseClock
 from redrive.store.endpoint_history import History, history_of
 from redrive.store.endpoint_states import EndpointState, get_state, ramp_by_hand
+from redrive.store.endpoints import RELAY
 
 CLOCK = DatabaseClock()
 
@@ -35,6 +36,8 @@ def show(where: Where, called: Called, as_json: AsJson = False) -> None:
             emit(shape | {"health": health(state, history)})
         else:
             facts({name.replace("_", " "): _text(value) for name, value in shape.items()} | _told(state, history))
+            if state.kind == RELAY:
+                note("Whether a hub is connected is known to the API's process: its page tells, or GET …/health.")
         return True
 
     run(work)

@@ -262,3 +262,6 @@ class Hubs(Protocol):
 
     def join(self, org_id: UUID, endpoint_id: UUID, endpoint: str, link: HubLink, forward: str) -> HubSeat | None:
         """`endpoint` is its name, `forward` where the hub delivers to. None: there is no room for another hub."""
+
+    def count(self, endpoint_id: UUID) -> int:
+        """How many are connected for an endpoint, to this process."""

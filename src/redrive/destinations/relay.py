@@ -128,6 +128,9 @@ class RelayDestination:
             hubs[0].welcome(delivers=True)
         log.info("hub_left", org_id=str(hub.org_id), endpoint_id=str(hub.endpoint_id), hubs=len(hubs))
 
+    def count(self, endpoint_id: UUID) -> int:
+        return len(self._hubs.get(endpoint_id, ()))
+
     def can_reach(self, endpoint_id: UUID) -> bool:
         """Whether a hub is connected for it now."""
         return endpoint_id in self._hubs

@@ -50,6 +50,7 @@ class EndpointState:
     """`failing_since`: the first failure behind the last success, and how many there were since."""
 
     endpoint_id: UUID
+    kind: str
     last_success_at: datetime | None
     last_failure_at: datetime | None
     failing_since: datetime | None

@@ -54,4 +54,5 @@ async def _health(session: Session, context: ApiContext, endpoint_id: UUID, sinc
     state = await endpoint_states.get_state(session, endpoint_id)
     if state is None:
         raise not_found("endpoint")
-    return endpoint_shapes.health(state, await history_of(session, endpoint_id, context.clock, since))
+    history = await history_of(session, endpoint_id, context.clock, since)
+    return endpoint_shapes.health(state, history, context.hubs_of(state.kind, endpoint_id))

@@ -41,7 +41,10 @@ class HistoryShown(Answer):
 
 
 class EndpointHealthShown(Answer):
-    """`failing_since`: the first failure behind the last success, and `failures` how many there were since."""
+    """`failing_since`: the first failure behind the last success, and `failures` how many there were since.
+
+    `hubs`: of a relay, how many are connected to the API process that answers.
+    """
 
     model_config = example(
         {
@@ -51,6 +54,7 @@ class EndpointHealthShown(Answer):
             "last_failure_at": AT,
             "failing_since": "2026-11-15T17:57:03.004118Z",
             "failures": 14,
+            "hubs": None,
             "bucket_s": 300,
             "history": [_POINT],
         }
@@ -62,5 +66,6 @@ class EndpointHealthShown(Answer):
     last_failure_at: datetime | None
     failing_since: datetime | None
     failures: int
+    hubs: int | None
     bucket_s: int
     history: list[HistoryShown]

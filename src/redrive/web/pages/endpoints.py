@@ -51,6 +51,7 @@ class EndpointRow:
     shape: Shape
     health: EndpointHealth
     state: EndpointState
+    hubs: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +71,7 @@ class EndpointPage:
     shape: Shape
     health: EndpointHealth
     state: EndpointState
+    hubs: int | None  # of a relay: connected to this process
     chart: Markup | None  # None where there was no try for a day
     pause: Pause
     lanes: list[Lane]
@@ -121,7 +123,12 @@ async def endpoints_page(request: Request, visitor: Visitor, context: Context) -
     shown = EndpointsPage(
         frame=frame,
         endpoints=[
-            EndpointRow(endpoint_view(request, context, visitor, row), health[row["id"]], states[row["id"]])
+            EndpointRow(
+                endpoint_view(request, context, visitor, row),
+                health[row["id"]],
+                states[row["id"]],
+                context.hubs_of(row["kind"], row["id"]),
+            )
             for row in page.rows
         ],
         total=page.total,
@@ -201,6 +208,7 @@ async def endpoint_page(endpoint_id: str, request: Request, visitor: Visitor, co
             shape=endpoint_view(request, context, visitor, row),
             health=await health_of(session, row["id"]),
             state=state,
+            hubs=context.hubs_of(row["kind"], row["id"]),
             chart=drawn_history(history.points, frame.now) if history.points else None,
             pause=pause,
             lanes=lanes.lanes,
