@@ -1,5 +1,6 @@
 """Lanes: what must stay in order stays in order, whoever adds, ends, skips, deletes or redrives."""
 
+import asyncio
 import json
 from uuid import UUID
 
@@ -13,6 +14,9 @@ from redrive.store.db import query
 from redrive.store.dead_letters import Order, redrive
 from redrive.store.events import accept_test
 from support.engine import PERSON, Engine, ManualClock, claim_arguments, open_engine
+
+EXPIRE = "UPDATE redrive.task SET state = 'dead', reason = 'expired', due_at = 'infinity' WHERE event_id = $1"
+ANYBODY_WAITS = "SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted)"
 
 
 async def _redrive(engine: Engine, task_id: UUID, order: Order | None = None) -> None:
@@ -232,6 +236,24 @@ async def test_what_is_added_while_the_head_is_ending_is_not_forgotten(database_
         (stream,) = (await engine.tasks.wake_lanes()).streams
         assert stream.place.queue == HTTP_QUEUE
         assert [job.event_id for job in await engine.claim()] == [second]
+
+
+async def test_a_head_that_ends_while_the_next_one_is_being_ended_leaves_the_lane_to_the_one_behind(
+    live: Engine,
+) -> None:
+    engine = live
+    await engine.endpoint(ordered=True)
+    _, second, third = [await engine.accept() for _ in range(3)]
+    head = await engine.claim_one()
+    async with engine.sql.acquire() as other:
+        transaction = other.transaction()
+        await transaction.start()
+        await other.execute(EXPIRE, second)
+        ending = asyncio.create_task(engine.succeed(head))
+        await engine.until(ANYBODY_WAITS)
+        await transaction.commit()
+    assert (await ending).held_lease
+    assert [job.event_id for job in await engine.claim()] == [third]
 
 
 async def test_a_test_delivery_does_not_wait_for_a_lane(engine: Engine) -> None:
