@@ -25,6 +25,12 @@ async def _redrive(engine: Engine, task_id: UUID, order: Order | None = None) ->
     assert refusal is None
 
 
+async def _skip_waiting(engine: Engine, task_id: UUID) -> None:
+    """A dead letter of one that waits behind others, and was never tried."""
+    given = (engine.clock.now(), engine.org_id, [task_id], ["unknown"], ["a cause"], ["skipped"])
+    await engine.sql.fetch(query("skip_many"), *given)
+
+
 async def test_of_an_ordered_endpoint_only_the_head_is_claimed(engine: Engine) -> None:
     await engine.endpoint(ordered=True)
     events = [await engine.accept() for _ in range(3)]
@@ -138,7 +144,7 @@ async def test_a_dead_head_halts_a_lane_that_asked_for_it_until_a_person_acts(li
     for expected in (first, second, third):
         (job,) = await engine.claim()
         assert (job.event_id, job.out_of_order) == (expected, False)
-        assert job.gap == (1 if expected == first else 0)
+        assert job.gap == 0
         await engine.succeed(job)
 
 
@@ -194,6 +200,86 @@ async def test_one_redriven_in_its_place_after_others_were_delivered_is_marked(e
     await engine.succeed(third)
     (job,) = await engine.claim()
     assert (job.id, job.out_of_order) == (dead.id, True)
+
+
+async def test_one_that_dies_behind_others_is_told_of_by_the_next_behind_it(engine: Engine) -> None:
+    await engine.endpoint(ordered=True)
+    first, second, third, fourth = [await engine.accept() for _ in range(4)]
+    await engine.tasks.wake_lanes()
+    await engine.sql.execute(EXPIRE, second)
+    got = []
+    while jobs := await engine.claim():
+        (job,) = jobs
+        got.append((job.event_id, job.gap))
+        await engine.succeed(job)
+    assert got == [(first, 0), (third, 1), (fourth, 0)]
+
+
+async def test_one_that_died_behind_others_and_comes_later_than_it_should_is_marked(engine: Engine) -> None:
+    await engine.endpoint(ordered=True)
+    _, second, third = [await engine.accept() for _ in range(3)]
+    dead = (await engine.task_of(second))["id"]
+    head = await engine.claim_one()
+    await _skip_waiting(engine, dead)
+    await engine.succeed(head)
+    following = await engine.claim_one()
+    assert (following.event_id, following.gap) == (third, 1)
+    await engine.succeed(following)
+    await _redrive(engine, dead, "in_place")
+    (job,) = await engine.claim()
+    assert (job.event_id, job.out_of_order) == (second, True)
+
+
+@pytest.mark.parametrize(("order", "expected"), [("in_place", [(2, 0), (3, 0)]), ("tail", [(3, 1), (2, 0)])])
+async def test_one_redriven_in_its_place_fills_its_gap_and_at_the_tail_it_does_not(
+    engine: Engine, order: Order, expected: list[tuple[int, int]]
+) -> None:
+    await engine.endpoint(ordered=True)
+    events = [await engine.accept() for _ in range(3)]
+    head = await engine.claim_one()
+    dead = (await engine.task_of(events[1]))["id"]
+    await _skip_waiting(engine, dead)
+    await _redrive(engine, dead, order)
+    await engine.succeed(head)
+    got = []
+    while jobs := await engine.claim():
+        (job,) = jobs
+        got.append((events.index(job.event_id) + 1, job.gap))
+        assert job.out_of_order is (order == "tail" and job.id == dead)
+        await engine.succeed(job)
+    assert got == expected
+
+
+async def test_what_dies_while_the_head_is_tried_is_not_told_by_it(engine: Engine, clock: ManualClock) -> None:
+    await engine.endpoint(ordered=True)
+    _, second, third = [await engine.accept() for _ in range(3)]
+    await engine.kill(await engine.claim_one())
+    head = await engine.claim_one()
+    assert (head.event_id, head.gap) == (second, 1)
+    late = await engine.accept()
+    # It was handed in before the others, and committed only now.
+    await engine.sql.execute("UPDATE redrive.task SET place = 1 WHERE event_id = $1", late)
+    clock.advance(1)
+    await engine.sql.execute(EXPIRE.replace("reason", "updated_at = $2, reason"), late, clock.now())
+    await engine.succeed(head)
+    (job,) = await engine.claim()
+    assert (job.event_id, job.gap) == (third, 1)
+
+
+async def test_deaths_in_a_lane_wait_for_nobody_who_ends_another_one_of_it(live: Engine) -> None:
+    """A head dies while a transaction that let its second follower die stays open."""
+    engine = live
+    await engine.endpoint(ordered=True)
+    _, second, third = [await engine.accept() for _ in range(3)]
+    head = await engine.claim_one()
+    async with engine.sql.acquire() as other:
+        transaction = other.transaction()
+        await transaction.start()
+        await other.execute(EXPIRE, third)
+        async with asyncio.timeout(10):
+            await engine.kill(head)
+        assert [job.event_id for job in await engine.claim()] == [second]
+        await transaction.commit()
 
 
 async def test_a_transaction_that_stays_open_after_adding_to_a_lane_stops_nobody(engine: Engine) -> None:

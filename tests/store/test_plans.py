@@ -34,7 +34,7 @@ MINUTE = timedelta(minutes=1)
 _numbers = count()
 HOT = {
     "task", "event", "attempt", "payload", "dead_letter", "idempotency", "operation", "operation_item", "pulse",
-    "letter_count", "endpoint_history", "notice", "lane",
+    "letter_count", "endpoint_history", "notice", "lane", "lane_gap",
 }  # fmt: skip
 Arguments = tuple[object, ...]
 ENDED_OPERATIONS = """

@@ -44,7 +44,7 @@ class Job(NamedTuple):
     headers: str | None = None  # to be sent with it: a JSON object of texts; the endpoint's win
     edited_headers: str | None = None  # the same, given by a person for this task: they win over all others
     lane: UUID | None = None  # in which it stays in order
-    gap: int = 0  # how many of its lane died since the last one was delivered
+    gap: int = 0  # how many died between it and the last one of its lane that was delivered
     out_of_order: bool = False  # redriven when later ones of its lane had been delivered
     max_block_s: float | None = None  # how long it may keep its lane once it fails
     first_failed_at: datetime | None = None

@@ -14,7 +14,7 @@ from redrive.store.audit import Act
 from redrive.store.clock import Clock
 from redrive.store.db import Record, Session
 
-MAX_WAITING_COUNTED = 1_000  # tasks of one lane; of more nobody is told how many
+MAX_WAITING_COUNTED = 1_000  # tasks of one lane, or deaths; of more nobody is told how many
 HALTED = 0
 WAITING = 1
 
@@ -35,9 +35,9 @@ class Head:
 
 @dataclass(frozen=True, slots=True)
 class Lane:
-    """`ordering_key` is None where the endpoint as a whole is the lane. `gap`: deaths since the last delivery.
+    """`ordering_key` is None where the endpoint as a whole is the lane. `gap`: deaths that no delivery has told of.
 
-    `halted_by`: the dead letter. `waiting`: tasks behind the head, counted to MAX_WAITING_COUNTED.
+    `halted_by`: the dead letter. `waiting`: tasks behind the head. Both numbers are counted to MAX_WAITING_COUNTED.
     """
 
     lane: UUID
@@ -121,7 +121,7 @@ def _lane(row: Record) -> Lane:
         halted_by=row["halted_by"],
         halted_error=row["halted_error"],
         halted_event_type=row["halted_event_type"],
-        gap=row["gap"],
+        gap=min(row["gap"], MAX_WAITING_COUNTED),
         head=_head(row) if row["head_id"] is not None else None,
         waiting=min(row["waiting"], MAX_WAITING_COUNTED),
         is_whole=row["waiting"] <= MAX_WAITING_COUNTED,

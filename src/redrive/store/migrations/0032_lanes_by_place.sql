@@ -16,3 +16,59 @@ BEGIN
     EXIT WHEN FOUND;
   END LOOP;
 END $$;
+
+-- What died of a lane, by its place, until a later one of the lane is delivered: as many as there are before the one that is sent, so
+-- large is the gap that it carries, and its delivery has told of them. What is redriven in its place goes first if its row is
+-- still there (it fills its own gap); if not, it comes out of order. (lane.gap and lane.last_place said the same with one
+-- number each, and are not kept any more. Workers of the version before still read them.)
+CREATE TABLE redrive.lane_gap (
+  org_id  uuid NOT NULL,
+  lane    uuid NOT NULL,
+  place   bigint NOT NULL,
+  died_at timestamptz NOT NULL,
+  PRIMARY KEY (org_id, lane, place)
+) WITH (autovacuum_vacuum_threshold = 500, autovacuum_vacuum_scale_factor = 0);
+CREATE INDEX lane_gap_age ON redrive.lane_gap (org_id, died_at);
+CALL redrive.secure('lane_gap');
+GRANT SELECT, INSERT, UPDATE, DELETE ON redrive.lane_gap TO redrive_app, redrive_engine;
+
+SET LOCAL ROLE redrive_engine;
+INSERT INTO redrive.lane_gap (org_id, lane, place, died_at)
+SELECT t.org_id, t.lane, t.place, t.updated_at
+  FROM redrive.dead_letter d
+  JOIN redrive.task t ON t.org_id = d.org_id AND t.id = d.task_id AND t.state = 'dead'
+  JOIN redrive.lane l ON l.org_id = t.org_id AND l.lane = t.lane AND l.gap > 0 AND t.place > coalesce(l.last_place, 0)
+    ON CONFLICT DO NOTHING;
+UPDATE redrive.lane SET gap = 0, last_place = NULL WHERE gap > 0 OR last_place IS NOT NULL;
+RESET ROLE;
+
+-- A task of a lane has ended: it leaves a gap, or what died before it is told, and the lane moves on or halts. What died while it
+-- was under way was not told by it. Only a halt touches the row of the lane: what dies behind others waits for nobody.
+CREATE OR REPLACE FUNCTION redrive.end_in_lane() RETURNS trigger LANGUAGE plpgsql AS $$
+DECLARE
+  v_halts boolean := false;
+  v_key   text;
+BEGIN
+  IF NEW.state = 'succeeded' THEN
+    DELETE FROM redrive.lane_gap g
+     WHERE g.org_id = NEW.org_id AND g.lane = NEW.lane AND g.place <= NEW.place AND g.died_at <= coalesce(NEW.leased_at, NEW.updated_at);
+  ELSE
+    INSERT INTO redrive.lane_gap (org_id, lane, place, died_at) VALUES (NEW.org_id, NEW.lane, NEW.place, NEW.updated_at)
+    ON CONFLICT DO NOTHING;  -- it died before, and was redriven in its place
+    v_halts := OLD.behind IS NULL AND NEW.reason <> 'skipped' AND EXISTS (
+      SELECT FROM redrive.endpoint e
+       WHERE e.org_id = NEW.org_id AND e.id = NEW.endpoint_id AND e.on_block = 'halt' AND e.deleted_at IS NULL);
+  END IF;
+  IF v_halts THEN
+    IF NEW.lane IS DISTINCT FROM NEW.endpoint_id THEN
+      v_key := (SELECT e.ordering_key FROM redrive.event e WHERE e.org_id = NEW.org_id AND e.id = NEW.event_id);
+    END IF;
+    INSERT INTO redrive.lane (org_id, lane, endpoint_id, ordering_key, halted_at, halted_by)
+    VALUES (NEW.org_id, NEW.lane, NEW.endpoint_id, v_key, NEW.updated_at, NEW.id)
+    ON CONFLICT (org_id, lane) DO UPDATE SET halted_at = excluded.halted_at, halted_by = excluded.halted_by;
+    PERFORM redrive.note_halt(NEW, v_key);
+  ELSIF OLD.behind IS NULL THEN
+    PERFORM redrive.promote_next(NEW.org_id, NEW.lane, NEW.updated_at);
+  END IF;
+  RETURN NULL;
+END $$;

@@ -1,7 +1,7 @@
 -- get_lanes: these lanes of an endpoint as they stand, in the order asked for; those that nobody knows are left out.
--- $1 org, $2 endpoint, $3 lanes, $4 how many waiting tasks are counted at most.
+-- $1 org, $2 endpoint, $3 lanes, $4 how many waiting tasks, and gaps, are counted at most.
 SELECT k.lane, CASE WHEN k.lane <> $2::uuid THEN coalesce(l.ordering_key, e.ordering_key) END AS ordering_key,
-       l.halted_at, l.halted_by, coalesce(l.gap, 0) AS gap, d.error_message AS halted_error, d.event_type AS halted_event_type,
+       l.halted_at, l.halted_by, g.n AS gap, d.error_message AS halted_error, d.event_type AS halted_event_type,
        h.id AS head_id, h.event_id AS head_event_id, h.event_type AS head_event_type, h.state AS head_state,
        h.attempts AS head_attempts, h.due_at AS head_due_at, h.expedited AS head_expedited, a.error_message AS head_error, w.n AS waiting
   FROM unnest($3::uuid[]) WITH ORDINALITY AS k(lane, turn)
@@ -20,5 +20,8 @@ SELECT k.lane, CASE WHEN k.lane <> $2::uuid THEN coalesce(l.ordering_key, e.orde
     SELECT count(*)::int AS n FROM (
       SELECT FROM redrive.task t
        WHERE t.org_id = $1 AND t.lane = k.lane AND t.behind AND t.open AND t.endpoint_id = $2::uuid LIMIT $4) behind) w
+ CROSS JOIN LATERAL (
+    SELECT count(*)::int AS n FROM (
+      SELECT FROM redrive.lane_gap g WHERE g.org_id = $1 AND g.lane = k.lane LIMIT $4) untold) g
  WHERE l.lane IS NOT NULL OR e.id IS NOT NULL
  ORDER BY k.turn;

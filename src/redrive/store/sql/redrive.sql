@@ -1,13 +1,10 @@
 -- redrive: a new generation of a dead task, as just after a first failure. $1 org, $2 task, $3 now, $4 delay, $5 who, $6 why,
 -- $7 the policy that it runs under from now on (NULL: as before), $8 the edit in force (NULL: none), $9 where in its lane:
--- 'in_place' or 'tail'. (NULL: in its place while the lane is halted, else at the tail.) It waits there for its turn. It is
--- passed when a later one was delivered since it died, or is at the head now.
+-- 'in_place' or 'tail'. (NULL: in its place while the lane is halted, else at the tail.) It waits there for its turn.
+-- Whether later ones of its lane were delivered since it died is known when it is claimed.
 WITH clock AS MATERIALIZED (SELECT coalesce($3::timestamptz, clock_timestamp()) AS now),
 turn AS MATERIALIZED (
-  SELECT t.id, t.lane, t.lane IS NOT NULL AND coalesce($9::text = 'in_place', l.halted_at IS NOT NULL) AS keeps,
-         coalesce(l.last_place > t.place, false) OR EXISTS (
-           SELECT FROM redrive.task h
-            WHERE h.org_id = t.org_id AND h.lane = t.lane AND h.lane IS NOT NULL AND h.open AND h.behind IS NULL AND h.place > t.place) AS is_passed
+  SELECT t.id, t.lane, t.lane IS NOT NULL AND coalesce($9::text = 'in_place', l.halted_at IS NOT NULL) AS keeps
     FROM redrive.task t LEFT JOIN redrive.lane l ON l.org_id = t.org_id AND l.lane = t.lane
    WHERE t.org_id = $1 AND t.id = $2 AND t.state = 'dead'),
 alive AS (
@@ -16,7 +13,7 @@ alive AS (
          policy_id = coalesce($7::uuid, t.policy_id), edit = $8::integer,
          behind = CASE WHEN turn.lane IS NOT NULL THEN true END,
          place = CASE WHEN turn.lane IS NULL OR turn.keeps THEN t.place ELSE redrive.new_place(nextval('redrive.task_place'), 0) END,
-         out_of_order = CASE WHEN t.out_of_order OR turn.lane IS NOT NULL AND (NOT turn.keeps OR turn.is_passed) THEN true END
+         out_of_order = CASE WHEN t.out_of_order OR turn.lane IS NOT NULL AND NOT turn.keeps THEN true END
     FROM clock, turn WHERE t.org_id = $1 AND t.id = turn.id AND t.state = 'dead'
   RETURNING t.org_id, t.id, t.lane, clock.now),
 letter AS (

@@ -5,10 +5,7 @@ WITH clock AS MATERIALIZED (SELECT coalesce($1::timestamptz, clock_timestamp()) 
 chosen AS MATERIALIZED (
   SELECT o.*, CASE WHEN o.lane IS NOT NULL AND NOT o.keeps THEN redrive.new_place(nextval('redrive.task_place'), 0) END AS new_place, clock.now
     FROM clock, (
-      SELECT t.org_id, t.id, g.delay_s, t.lane, t.place, coalesce($7::text = 'in_place', l.halted_at IS NOT NULL) AS keeps,
-         coalesce(l.last_place > t.place, false) OR EXISTS (
-           SELECT FROM redrive.task h
-            WHERE h.org_id = t.org_id AND h.lane = t.lane AND h.lane IS NOT NULL AND h.open AND h.behind IS NULL AND h.place > t.place) AS is_passed
+      SELECT t.org_id, t.id, g.delay_s, t.lane, t.place, coalesce($7::text = 'in_place', l.halted_at IS NOT NULL) AS keeps
         FROM unnest($3::uuid[], $4::float8[]) AS g(id, delay_s)
         JOIN redrive.task t ON t.org_id = $2::uuid AND t.id = g.id
         LEFT JOIN redrive.lane l ON l.org_id = t.org_id AND l.lane = t.lane
@@ -17,7 +14,7 @@ alive AS (
   UPDATE redrive.task t SET state = 'waiting', reason = NULL, generation = t.generation + 1, attempts = 1,
          begun_at = c.now, due_at = c.now + make_interval(secs => c.delay_s), updated_at = c.now,
          behind = CASE WHEN c.lane IS NOT NULL THEN true END, place = coalesce(c.new_place, t.place),
-         out_of_order = CASE WHEN t.out_of_order OR c.lane IS NOT NULL AND (NOT c.keeps OR c.is_passed) THEN true END
+         out_of_order = CASE WHEN t.out_of_order OR c.lane IS NOT NULL AND NOT c.keeps THEN true END
     FROM chosen c
    WHERE t.org_id = c.org_id AND t.id = c.id
   RETURNING t.org_id, t.id, t.lane, c.now),
