@@ -12,6 +12,7 @@ from redrive.core.ports import HTTP_QUEUE, Released
 from redrive.store.check import check
 from redrive.store.db import query
 from redrive.store.dead_letters import Order, redrive
+from redrive.store.endpoints import delete_endpoint
 from redrive.store.events import accept_test
 from support.engine import PERSON, Engine, ManualClock, claim_arguments, open_engine
 
@@ -158,6 +159,43 @@ async def test_whatever_is_done_with_the_letter_that_halted_a_lane_lets_it_go_on
     await engine.mark_letter(dead.id, verb)
     (job,) = await engine.claim()
     assert (job.event_id, job.gap) == (second, 1)
+
+
+async def test_to_delete_the_event_that_halted_a_lane_lets_it_go_on(live: Engine) -> None:
+    engine = live
+    await engine.endpoint(ordered=True, on_block="halt")
+    first, second = [await engine.accept() for _ in range(2)]
+    await engine.kill(await engine.claim_one())
+    assert await engine.claim() == []
+    assert await engine.delete_event(first) is None
+    assert (await check(engine.url)).clean
+    (job,) = await engine.claim()
+    assert (job.event_id, job.gap) == (second, 1)
+
+
+async def test_to_delete_an_endpoint_ends_what_waits_in_its_halted_lanes(live: Engine) -> None:
+    engine = live
+    endpoint_id = await engine.endpoint(ordered=True, on_block="halt")
+    _, second, third = [await engine.accept() for _ in range(3)]
+    await engine.kill(await engine.claim_one())
+    await engine.delete_endpoint(endpoint_id)
+    await engine.run_until_idle()
+    assert [(await engine.task_of(event_id))["state"] for event_id in (second, third)] == ["dead", "dead"]
+    assert (await check(engine.url)).clean
+
+
+async def test_a_head_that_dies_while_its_endpoint_is_being_deleted_halts_nothing(live: Engine) -> None:
+    engine = live
+    endpoint_id = await engine.endpoint(ordered=True, on_block="halt")
+    await engine.accept_many(2)
+    head = await engine.claim_one()
+    async with engine.app.tenant(engine.org_id) as session:
+        assert await delete_endpoint(session, endpoint_id, PERSON)
+        dying = asyncio.create_task(engine.kill(head))
+        await engine.until(ANYBODY_WAITS)
+    assert (await dying).held_lease
+    await engine.run_until_idle()
+    assert await engine.counts("SELECT state, count(*) FROM redrive.task GROUP BY state") == {"dead": 2}
 
 
 async def test_a_skip_halts_nothing(engine: Engine) -> None:

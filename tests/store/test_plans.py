@@ -280,6 +280,7 @@ APP = [
     Case("endpoint_history", _history, "endpoint_history_pkey"),
     Case("waiting_lanes", _lanes, "task_waiting_lane", sorts=False),
     Case("halted_lanes", _lanes, "lane_halted_of_endpoint", sorts=False),
+    Case("lift_halts", lambda facts: (facts.engine.org_id, [facts.task_id], facts.endpoint_id)),
     *(
         Case("get_lanes", _lane_facts, index)
         for index in ("lane_of_endpoint", "task_head", "task_behind", "attempt_pkey")

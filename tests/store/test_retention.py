@@ -448,3 +448,18 @@ async def _failed_once(engine: Engine) -> UUID:
     job = await engine.claim_one()
     await engine.fail(job)
     return job.id
+
+
+async def test_a_dead_letter_that_halts_a_lane_stays_until_a_person_acts(engine: Engine, clock: ManualClock) -> None:
+    await engine.endpoint(ordered=True, on_block="halt", policy="relay")
+    first = await engine.accept()
+    dead = await engine.claim_one()
+    await engine.kill(dead)
+    clock.advance(400 * DAY_S)
+    second = await engine.accept()
+    assert await sweep(engine) == Swept()
+    assert await left(engine) == {first, second}
+    assert (await check(engine.url, now=clock.now())).clean
+    await engine.mark_letter(dead.id, "ignored")
+    assert (await sweep(engine)).events == 1
+    assert [job.event_id for job in await engine.claim()] == [second]

@@ -29,6 +29,7 @@ from redrive.store.hooks import (
     seal_verification,
     stored_token,
 )
+from redrive.store.lanes import lift_halts
 from redrive.store.orgs import new_id
 from redrive.store.paging import Page, page_of
 from redrive.store.seal import Sealer, SealError
@@ -322,11 +323,14 @@ async def count_endpoints(session: Session) -> int:
 
 
 async def delete_endpoint(session: Session, endpoint_id: UUID, act: Act) -> bool:
-    """Take it away. Its open tasks fall due and die with that reason, each a dead letter. After it: pausing.release."""
+    """Take it away. Its open tasks fall due and die with that reason, each a dead letter, also those that waited in a
+    halted lane. After it: pausing.release.
+    """
     row = await lock_endpoint(session, endpoint_id)
     if row is None:
         return False
     await session.execute("delete_endpoint", session.org_id, endpoint_id)
+    await lift_halts(session, endpoint_id=endpoint_id)
     await audit.record(session, act, "endpoint.delete", "endpoint", endpoint_id, before={"name": row["name"]})
     return True
 

@@ -102,6 +102,14 @@ async def resume_lane(session: Session, endpoint_id: UUID, lane: UUID, act: Act,
     return True
 
 
+async def lift_halts(session: Session, *, task_ids: Sequence[UUID] = (), endpoint_id: UUID | None = None) -> int:
+    """What halted these lanes goes away for good: they go on with what waits. For those who remove it."""
+    row = await session.fetchrow("lift_halts", session.org_id, list(task_ids), endpoint_id)
+    assert row is not None
+    count: int = row["n"]
+    return count
+
+
 async def _ids(session: Session, name: str, endpoint_id: UUID, after: object, limit: int) -> list[UUID]:
     return [row["lane"] for row in await session.fetch(name, session.org_id, endpoint_id, after, limit)]
 

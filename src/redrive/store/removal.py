@@ -8,11 +8,15 @@ from uuid import UUID
 from redrive.store import audit
 from redrive.store.audit import Act
 from redrive.store.db import Session
+from redrive.store.lanes import lift_halts
 from redrive.store.retry_queue import Refusal
 
 
 async def delete_event(session: Session, event_id: UUID, act: Act) -> Refusal | None:
-    """The audit keeps what it was: its type, where it stood, and a digest of its payload."""
+    """The audit keeps what it was: its type, where it stood, and a digest of its payload.
+
+    A lane that it halted goes on.
+    """
     tasks = await session.fetch("lock_event_tasks", session.org_id, event_id)
     described = await session.fetchrow("describe_event", session.org_id, event_id)
     if described is None:
@@ -21,6 +25,7 @@ async def delete_event(session: Session, event_id: UUID, act: Act) -> Refusal | 
     # Fewer locked than it has: it was handed in just after the look for its tasks, which are under way.
     if any(task["open"] for task in tasks) or was.pop("tasks") != len(tasks):
         return Refusal.IN_PROGRESS
+    await lift_halts(session, task_ids=[task["id"] for task in tasks])
     gone = await session.fetchrow("delete_events", session.org_id, [event_id])
     if gone is None or gone["events"] == 0:  # without tasks nothing was held: somebody else was first
         return Refusal.UNKNOWN

@@ -55,9 +55,12 @@ BEGIN
   ELSE
     INSERT INTO redrive.lane_gap (org_id, lane, place, died_at) VALUES (NEW.org_id, NEW.lane, NEW.place, NEW.updated_at)
     ON CONFLICT DO NOTHING;  -- it died before, and was redriven in its place
-    v_halts := OLD.behind IS NULL AND NEW.reason <> 'skipped' AND EXISTS (
-      SELECT FROM redrive.endpoint e
-       WHERE e.org_id = NEW.org_id AND e.id = NEW.endpoint_id AND e.on_block = 'halt' AND e.deleted_at IS NULL);
+    IF OLD.behind IS NULL AND NEW.reason <> 'skipped' THEN
+      -- Held still: who deletes the endpoint lifts its halts, and must see this one.
+      PERFORM FROM redrive.endpoint e
+        WHERE e.org_id = NEW.org_id AND e.id = NEW.endpoint_id AND e.on_block = 'halt' AND e.deleted_at IS NULL FOR SHARE;
+      v_halts := FOUND;
+    END IF;
   END IF;
   IF v_halts THEN
     IF NEW.lane IS DISTINCT FROM NEW.endpoint_id THEN
@@ -72,3 +75,7 @@ BEGIN
   END IF;
   RETURN NULL;
 END $$;
+
+-- What halts a lane stays until a person acts, however old it is: the janitor must see it.
+GRANT SELECT ON redrive.lane TO redrive_janitor;
+CREATE POLICY janitor_select ON redrive.lane FOR SELECT TO redrive_janitor USING (true);
