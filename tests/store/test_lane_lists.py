@@ -12,6 +12,7 @@ from redrive.core.operations import OperationState
 from redrive.core.ports import NO_EXCHANGE, Settlement
 from redrive.store import lanes, operations
 from redrive.store.check import check
+from redrive.store.db import query
 from redrive.store.dead_letters import Order, redrive
 from redrive.store.edits import Edit, replay
 from redrive.store.lanes import Lane, LanesPage
@@ -244,3 +245,47 @@ async def test_a_bulk_retry_puts_those_of_a_lane_where_the_person_says(
     assert ended is not None
     assert (ended["state"], ended["succeeded"], ended["failed"]) == (OperationState.COMPLETED, 3, 0)
     assert (await check(engine.url)).clean
+
+
+@pytest.mark.parametrize("patch", [None, {"more": True}])
+async def test_a_bulk_retry_in_steps_puts_all_of_a_halted_lane_in_their_places(
+    engine: Engine, clock: ManualClock, patch: dict[str, object] | None
+) -> None:
+    """The first one lifts the halt. The others go in their places all the same."""
+    endpoint_id = await engine.endpoint(ordered=True, on_block="halt")
+    events = [await engine.accept() for _ in range(4)]
+    dead = await engine.claim_one()
+    await engine.kill(dead)
+    for event_id in events[1:3]:
+        task_id = (await engine.task_of(event_id))["id"]
+        given = (clock.now(), engine.org_id, [task_id], ["unknown"], ["a cause"], ["skipped"])
+        await engine.sql.fetch(query("skip_many"), *given)
+    async with engine.app.tenant(engine.org_id) as session:
+        chosen = {"endpoint_id": endpoint_id}
+        spec = OperationSpec(DEAD_LETTERS, "retry", filter=chosen, rate_per_s=1.0, at_once=True, patch=patch)
+        row = await operations.create(session, spec, PERSON, clock)
+    steps = OperationSteps(engine.db, clock, dice=lambda: 0.5)
+    for _ in range(5):
+        await steps.step_of(engine.org_id, row["id"])
+        await engine.tasks.wake_lanes()
+        clock.advance(1)
+    got = []
+    while jobs := await engine.claim():
+        (job,) = jobs
+        got.append((events.index(job.event_id) + 1, job.gap, job.out_of_order))
+        await engine.succeed(job)
+    assert got == [(1, 0, False), (2, 0, False), (3, 0, False), (4, 0, False)]
+
+
+async def test_a_bulk_retry_by_ids_decides_where_they_go_when_it_is_made(engine: Engine, clock: ManualClock) -> None:
+    endpoint_id = await engine.endpoint(ordered=True, on_block="halt")
+    lane = await halted_lane(engine, endpoint_id)
+    assert lane.halted_by is not None
+    await engine.accept()
+    async with engine.app.tenant(engine.org_id) as session:
+        spec = OperationSpec(DEAD_LETTERS, "retry", [lane.halted_by], at_once=True)
+        row = await operations.create(session, spec, PERSON, clock)
+    place = (await engine.task(lane.halted_by))["place"]
+    assert await resumed(engine, endpoint_id, lane.lane)
+    await OperationSteps(engine.db, clock).step_of(engine.org_id, row["id"])
+    assert (await engine.task(lane.halted_by))["place"] == place

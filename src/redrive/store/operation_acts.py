@@ -17,7 +17,7 @@ from redrive.store import transitions
 from redrive.store.audit import Act
 from redrive.store.clock import Clock
 from redrive.store.db import Record, Session
-from redrive.store.dead_letters import refusal_to_mark
+from redrive.store.dead_letters import Order, refusal_to_mark
 from redrive.store.edits import EditError, replay_patched
 from redrive.store.operations import RETRY_QUEUE
 from redrive.store.policies import policy_of, retries_granted
@@ -129,8 +129,8 @@ class Acts:
         if not items:
             return
         ids = [item["task_id"] for item in items]
-        order = self._operation["lane_order"]
-        given = (self._clock.now(), self._org_id, ids, delays_s, *self._who_and_why, order)
+        orders = [self._order(item) for item in items]
+        given = (self._clock.now(), self._org_id, ids, delays_s, *self._who_and_why, orders)
         done = await self._do("redrive_many", *given)
         assert done == len(items), "their tasks are locked: what was judged still holds"
         await self._audit("dead_letter", items)
@@ -154,12 +154,17 @@ class Acts:
     async def _patched(self, verdict: Verdict, patch: dict[str, object]) -> Verdict:
         """A replay of its own, with its entry in the audit: each payload is another."""
         session, operation = self._session.of(self._org_id), self._operation
-        how = (self._dice(), operation["at_once"], operation["lane_order"])
+        how = (self._dice(), operation["at_once"], self._order(verdict.item))
         try:
             refusal = await replay_patched(session, verdict.item["task_id"], patch, self._act, self._clock, *how)
         except (EditError, PolicyError) as problem:
             return Verdict(verdict.item, "failed", note=str(problem))
         return verdict if refusal is None else _refused(verdict.item, refusal)
+
+    def _order(self, item: Record) -> Order | None:
+        """Where in its lane: as the person said, else as it was decided when the item was written down."""
+        order: Order | None = self._operation["lane_order"] or item["lane_order"]
+        return order
 
     @property
     def _act(self) -> Act:

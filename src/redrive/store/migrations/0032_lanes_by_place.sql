@@ -79,3 +79,14 @@ END $$;
 -- What halts a lane stays until a person acts, however old it is: the janitor must see it.
 GRANT SELECT ON redrive.lane TO redrive_janitor;
 CREATE POLICY janitor_select ON redrive.lane FOR SELECT TO redrive_janitor USING (true);
+
+-- Where a bulk retry puts an item, where nobody said so: decided when it is written down. The first one that is retried may lift the halt
+-- of its lane, and the others go where they would have gone with it.
+ALTER TABLE redrive.operation_item ADD COLUMN lane_order text CHECK (lane_order IN ('in_place', 'tail'));
+
+-- lane_order: where a dead task goes if it is retried now and nobody says where. p_halts: whether any lane is halted at all.
+CREATE FUNCTION redrive.lane_order(p_org uuid, p_task uuid, p_halts boolean) RETURNS text LANGUAGE sql STABLE AS $$
+  SELECT CASE WHEN p_halts AND EXISTS (
+                SELECT FROM redrive.task t JOIN redrive.lane l ON l.org_id = t.org_id AND l.lane = t.lane AND l.halted_at IS NOT NULL
+                 WHERE t.org_id = p_org AND t.id = p_task) THEN 'in_place' ELSE 'tail' END
+$$;

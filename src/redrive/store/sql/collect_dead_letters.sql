@@ -27,8 +27,10 @@ chosen AS (
      AND (SELECT true FROM redrive.operation_item i
            WHERE i.org_id = $1 AND i.operation_id = $2 AND i.task_id = s.task_id) IS NULL),
 added AS (
-  INSERT INTO redrive.operation_item (org_id, operation_id, n, task_id)
-  SELECT $1, $2, c.n, c.task_id FROM chosen c WHERE c.n <= $4
+  INSERT INTO redrive.operation_item (org_id, operation_id, n, task_id, lane_order)
+  SELECT $1, $2, c.n, c.task_id,
+         redrive.lane_order($1, c.task_id, (SELECT EXISTS (SELECT FROM redrive.lane l WHERE l.org_id = $1 AND l.halted_at IS NOT NULL)))
+    FROM chosen c WHERE c.n <= $4
   RETURNING 1),
 counted AS (
   SELECT (SELECT count(*) FROM added)::int AS added, (SELECT count(*) FROM seen) < $3 AS is_last,

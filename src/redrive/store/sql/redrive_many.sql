@@ -1,12 +1,12 @@
 -- redrive_many: as redrive, for tasks that are locked. $1 now, $2 org, $3 tasks, $4 delays, $5 who, $6 why,
--- $7 where in their lanes.
+-- $7 where in their lanes (NULL: as for one).
 -- Those of a lane keep their order among each other.
 WITH clock AS MATERIALIZED (SELECT coalesce($1::timestamptz, clock_timestamp()) AS now),
 chosen AS MATERIALIZED (
   SELECT o.*, CASE WHEN o.lane IS NOT NULL AND NOT o.keeps THEN redrive.new_place(nextval('redrive.task_place'), 0) END AS new_place, clock.now
     FROM clock, (
-      SELECT t.org_id, t.id, g.delay_s, t.lane, t.place, coalesce($7::text = 'in_place', l.halted_at IS NOT NULL) AS keeps
-        FROM unnest($3::uuid[], $4::float8[]) AS g(id, delay_s)
+      SELECT t.org_id, t.id, g.delay_s, t.lane, t.place, coalesce(g.lane_order = 'in_place', l.halted_at IS NOT NULL) AS keeps
+        FROM unnest($3::uuid[], $4::float8[], $7::text[]) AS g(id, delay_s, lane_order)
         JOIN redrive.task t ON t.org_id = $2::uuid AND t.id = g.id
         LEFT JOIN redrive.lane l ON l.org_id = t.org_id AND l.lane = t.lane
        ORDER BY t.place) o),
