@@ -14,6 +14,7 @@ from redrive.core.policy import DAY_S
 from redrive.store.check import check
 from redrive.store.endpoint_states import BreakerStates, ramp_by_hand
 from redrive.store.orgs import new_id
+from redrive.store.pausing import PauseScope
 from support.engine import PERSON, Engine, ManualClock, until
 from support.receiver import Answer, Received, Receiver, open_receiver
 
@@ -251,6 +252,53 @@ async def test_a_head_that_fails_blocks_its_lane_no_longer_than_it_may_and_the_n
     assert 3 <= head["attempts"] <= 5
     delivered = [request for request in receiver.requests if request.headers["webhook-id"] != str(events[0])]
     assert [request.headers.get("redrive-gap") for request in delivered] == ["1", None]
+
+
+async def test_the_time_behind_others_does_not_count_as_a_block_of_one_that_was_redriven(
+    engine: Engine, clock: ManualClock
+) -> None:
+    await engine.policy("patient", kind="list", delays_s=[10.0], max_retries=1_000)
+    await engine.endpoint(policy="patient", ordered=True, max_block_s=60)
+    await engine.accept_many(2)
+    dead = await engine.claim_one()
+    await engine.kill(dead)
+    head = await engine.claim_one()
+    assert await engine.redrive(dead.id, at_once=True) is None
+    clock.advance(120)
+    await engine.succeed(head)
+    async with engine.worker() as worker:
+        for _ in range(6):
+            await worker.run_until_idle(limit=1)
+            assert (await engine.task(dead.id))["state"] == "waiting"
+            clock.advance(10)
+        await worker.run_until_idle(limit=1)
+    assert (await engine.task(dead.id))["reason"] == "expired"
+
+
+async def test_the_time_that_a_head_is_held_does_not_count_as_a_block(engine: Engine, clock: ManualClock) -> None:
+    await engine.policy("patient", kind="list", delays_s=[10.0], max_retries=1_000)
+    endpoint_id = await engine.endpoint(policy="patient", ordered=True, max_block_s=60)
+    head = await engine.task_of(await engine.accept())
+
+    async def tried() -> str:
+        async with engine.worker() as worker:
+            await worker.run_until_idle(limit=1)
+        return str((await engine.task(head["id"]))["state"])
+
+    assert await tried() == "waiting"
+    for _ in range(2):
+        clock.advance(10)
+        assert await engine.pause(PauseScope.ENDPOINT, endpoint_id)
+        assert await tried() == "held"
+        clock.advance(3600)
+        assert await engine.resume(PauseScope.ENDPOINT, endpoint_id)
+        assert await tried() == "waiting"  # held for two hours, blocked for twenty seconds
+    for _ in range(3):
+        clock.advance(10)
+        assert await tried() == "waiting"
+    clock.advance(10)
+    assert await tried() == "dead"
+    assert (await engine.task(head["id"]))["reason"] == "expired"
 
 
 async def _true(fact: bool) -> bool:

@@ -47,7 +47,7 @@ class Job(NamedTuple):
     gap: int = 0  # how many died between it and the last one of its lane that was delivered
     out_of_order: bool = False  # redriven when later ones of its lane had been delivered
     max_block_s: float | None = None  # how long it may keep its lane once it fails
-    first_failed_at: datetime | None = None
+    blocked_since: datetime | None = None  # its first failed try, moved on by the time that it was due and not tried
     free_since: datetime | None = None  # when what kept it from being tried was last lifted; None: nothing ever did
 
 

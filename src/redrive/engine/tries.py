@@ -141,9 +141,8 @@ class Tries:
             try:
                 decision = decide(policy, outcome, failures=job.attempts + 1, age=age, roll=self._dice())
                 if job.max_block_s is not None and job.lane is not None:
-                    blocked_since = job.begun_at if job.generation else job.first_failed_at
                     ended_at = now + timedelta(seconds=took_s)
-                    blocked_for = ended_at - (blocked_since or ended_at)
+                    blocked_for = ended_at - (job.blocked_since or ended_at)
                     decision = within_block(decision, blocked_for, timedelta(seconds=job.max_block_s), outcome.category)
             except Exception as error:  # noqa: BLE001 - a bug of ours must not keep the lease and its slot
                 self._end(Settlement(job, None, _undecided(job, error), NO_EXCHANGE, took_s))

@@ -90,3 +90,7 @@ CREATE FUNCTION redrive.lane_order(p_org uuid, p_task uuid, p_halts boolean) RET
                 SELECT FROM redrive.task t JOIN redrive.lane l ON l.org_id = t.org_id AND l.lane = t.lane AND l.halted_at IS NOT NULL
                  WHERE t.org_id = p_org AND t.id = p_task) THEN 'in_place' ELSE 'tail' END
 $$;
+
+-- How long a head has kept its lane: from its first failed try since it was accepted or redriven, moved on by all the time that it was
+-- due and not tried (held, its breaker open, no worker): max_block_s bounds how long a receiver fails, not how long nobody asks it.
+ALTER TABLE redrive.task ADD COLUMN blocked_since timestamptz;

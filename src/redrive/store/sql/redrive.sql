@@ -9,7 +9,7 @@ turn AS MATERIALIZED (
    WHERE t.org_id = $1 AND t.id = $2 AND t.state = 'dead'),
 alive AS (
   UPDATE redrive.task t SET state = 'waiting', reason = NULL, generation = t.generation + 1, attempts = 1,
-         begun_at = clock.now, due_at = clock.now + make_interval(secs => $4), updated_at = clock.now,
+         begun_at = clock.now, blocked_since = NULL, due_at = clock.now + make_interval(secs => $4), updated_at = clock.now,
          policy_id = coalesce($7::uuid, t.policy_id), edit = $8::integer,
          behind = CASE WHEN turn.lane IS NOT NULL THEN true END,
          place = CASE WHEN turn.lane IS NULL OR turn.keeps THEN t.place ELSE redrive.new_place(nextval('redrive.task_place'), 0) END,

@@ -12,7 +12,7 @@ chosen AS MATERIALIZED (
        ORDER BY t.place) o),
 alive AS (
   UPDATE redrive.task t SET state = 'waiting', reason = NULL, generation = t.generation + 1, attempts = 1,
-         begun_at = c.now, due_at = c.now + make_interval(secs => c.delay_s), updated_at = c.now,
+         begun_at = c.now, blocked_since = NULL, due_at = c.now + make_interval(secs => c.delay_s), updated_at = c.now,
          behind = CASE WHEN c.lane IS NOT NULL THEN true END, place = coalesce(c.new_place, t.place),
          out_of_order = CASE WHEN t.out_of_order OR c.lane IS NOT NULL AND NOT c.keeps THEN true END
     FROM chosen c

@@ -13,6 +13,9 @@ closed AS (
          reason = r.reason,
          first_failed_at = CASE WHEN r.tried = 1 THEN coalesce(t.first_failed_at, clock.now) ELSE t.first_failed_at END,
          last_failed_at = CASE WHEN r.tried = 1 THEN clock.now ELSE t.last_failed_at END,
+         blocked_since = CASE WHEN r.tried = 1 AND t.lane IS NOT NULL
+                              THEN coalesce(t.blocked_since + (t.leased_at - least(t.due_at, t.leased_at)), clock.now)
+                              ELSE t.blocked_since END,
          updated_at = clock.now
     FROM clock, unnest($2::uuid[], $3::uuid[], $4::int[], $5::text[], $6::int[], $7::float8[], $8::text[], $9::text[],
                        $10::text[], $11::text[], $12::text[], $13::float8[], $14::int[], $15::text[], $16::text[],
