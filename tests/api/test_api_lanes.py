@@ -149,3 +149,11 @@ async def test_an_ordering_key_has_1_to_200_characters_and_no_control_characters
     answer = await api.owner.post("/v1/events", {"event_type": "invoice.paid", "payload": {}, "ordering_key": key})
     assert answer.status == 422, answer.body
     assert "ordering_key" in answer.json["errors"][0]["loc"]
+
+
+async def test_to_retry_one_that_waits_behind_others_is_refused_and_the_answer_names_the_first(api: Api) -> None:
+    _, events, first = await lane_of(api, on_block="skip")
+    second = await claimed(api, events[1])
+    assert (await api.owner.post(f"/v1/dead-letters/{first.id}/retry", {"order": "tail"})).status < 300
+    refused = await api.owner.post(f"/v1/retry-queue/{first.id}/retry")
+    assert (refused.status, str(second.id) in refused.json["detail"]) == (409, True)

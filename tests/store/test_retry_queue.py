@@ -10,6 +10,7 @@ from redrive.core.decide import AwaitPerson
 from redrive.core.outcome import Category, Failure
 from redrive.store import retry_queue
 from redrive.store.events import get_event_status
+from redrive.store.lanes import Ahead, ahead_of
 from redrive.store.logs import get_log, list_task_attempts
 from redrive.store.paging import Page
 from redrive.store.retry_queue import Refusal, RetryQueueFilter, list_retry_queue
@@ -243,3 +244,18 @@ async def _audited(engine: Engine) -> list[tuple[Any, ...]]:
         "SELECT action, subject_id, actor, because FROM redrive.audit WHERE subject_kind = 'task' ORDER BY id"
     )
     return [tuple(row) for row in rows]
+
+
+async def test_one_that_waits_behind_others_of_its_lane_cannot_be_hurried(engine: Engine) -> None:
+    await engine.endpoint(ordered=True)
+    await engine.accept_many(2)
+    dead = await engine.claim_one()
+    await engine.kill(dead)
+    head = await engine.claim_one()
+    await engine.fail(head, 3600)
+    assert await engine.redrive(dead.id, at_once=True) is None
+    assert await engine.retry_now(dead.id) is Refusal.BEHIND
+    assert not (await engine.task(dead.id))["expedited"]
+    async with engine.app.tenant(engine.org_id) as session:
+        assert await ahead_of(session, dead.id) == Ahead(head.id, None)
+    assert await engine.retry_now(head.id) is None

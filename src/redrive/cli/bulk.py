@@ -230,4 +230,8 @@ def _explained(letter_id: UUID, refusal: Refusal) -> str:
             return f"{letter_id}: it is not open any more: it was retried or resolved. `redrive dead show` tells."
         case Refusal.NO_LANE:
             return f"{letter_id}: it is in no lane. Leave --order out."
+        case Refusal.BEHIND:
+            return (
+                f"{letter_id}: it waits behind others of its lane. `redrive endpoints lanes` tells which comes first."
+            )
     assert_never(refusal)

@@ -2,9 +2,8 @@
 
 from uuid import UUID
 
-from redrive.api.routes.retry_queue import held, refused
+from redrive.api.routes.retry_queue import explained
 from redrive.store.db import Session
-from redrive.store.pausing import hold_causes
 from redrive.store.retry_queue import Refusal
 
 Id = UUID | str
@@ -24,7 +23,7 @@ class NotPossible(RetryServiceError):
 
 async def error_of(session: Session, task_id: UUID, refusal: Refusal, noun: str) -> RetryServiceError:
     """The sentence that a caller of the HTTP API would get."""
-    problem = held(await hold_causes(session, task_id)) if refusal is Refusal.HELD else refused(refusal, noun)
+    problem = await explained(session, task_id, refusal, noun)
     return NotFound(problem.detail) if problem.status == 404 else NotPossible(problem.detail)
 
 

@@ -6,6 +6,7 @@ Read by the API, the pages and the command line. What keeps lanes in order is in
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import NamedTuple
 from uuid import UUID
 
 from redrive.core.lifecycle import TaskState
@@ -100,6 +101,18 @@ async def resume_lane(session: Session, endpoint_id: UUID, lane: UUID, act: Act,
     after = {"lane": lane, "ordering_key": row["ordering_key"], "halted_at": None, "dead_letter_id": None}
     await audit.record(session, act, "lane.resume", "endpoint", endpoint_id, before=before, after=after)
     return True
+
+
+class Ahead(NamedTuple):
+    """What one that is behind others waits for. Neither, for the moment until a worker has given its lane a head."""
+
+    head: UUID | None
+    halted_by: UUID | None  # the dead letter
+
+
+async def ahead_of(session: Session, task_id: UUID) -> Ahead:
+    row = await session.fetchrow("ahead_of_task", session.org_id, task_id)
+    return Ahead(None, None) if row is None else Ahead(row["head"], row["halted_by"])
 
 
 async def lift_halts(session: Session, *, task_ids: Sequence[UUID] = (), endpoint_id: UUID | None = None) -> int:

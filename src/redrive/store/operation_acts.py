@@ -30,6 +30,7 @@ _NOTES = {
     Refusal.REPLAYING: "It is being replayed already: its task is in the retry queue.",
     Refusal.NOT_OPEN: "It is finished already: there is nothing left to do.",
     Refusal.NO_LANE: "It is in no lane.",
+    Refusal.BEHIND: "It waits behind others of its lane.",
 }
 
 
@@ -67,6 +68,8 @@ def _judge_retry(item: Record) -> Verdict:
     if item["state"] is None or (item["attempts"] == 0 and item["state"] != "dead"):
         return _refused(item, Refusal.UNKNOWN)
     match item["state"]:
+        case "waiting" if item["behind"]:
+            return _refused(item, Refusal.BEHIND)
         case "waiting":
             return Verdict(item, "sent", acts=True, fence=item["fence"])
         case "leased":

@@ -63,6 +63,7 @@ class Refusal(Enum):
     REPLAYING = "replaying"
     NOT_OPEN = "not_open"
     NO_LANE = "no_lane"  # a place in a lane was asked for
+    BEHIND = "behind"  # others of its lane come first
 
 
 class Progress(NamedTuple):
@@ -128,11 +129,13 @@ async def progress_of(session: Session, task_ids: Sequence[UUID]) -> list[Progre
 
 
 async def retry_now(session: Session, task_id: UUID, act: Act, clock: Clock) -> Refusal | None:
-    """Make a waiting task due at once."""
+    """Make a waiting task due at once. Not one that waits behind others of its lane: it would not be tried."""
     entry = await session.fetchrow("lock_task", session.org_id, task_id)
     if entry is None or (entry["attempts"] == 0 and entry["state"] != "dead"):
         return Refusal.UNKNOWN
     match entry["state"]:
+        case "waiting" if entry["behind"]:
+            return Refusal.BEHIND
         case "waiting":
             await session.execute("expedite", session.org_id, task_id, clock.now())
             await audit.record(session, act, "task.retry", "task", task_id)

@@ -24,6 +24,7 @@ from redrive.store import pausing, retry_queue
 from redrive.store.audit import Act
 from redrive.store.db import Record, Session
 from redrive.store.dead_letters import redrive
+from redrive.store.lanes import Ahead, ahead_of
 from redrive.store.retry_queue import Refusal
 
 NOUN = "retry-queue entry"
@@ -50,6 +51,34 @@ def refused(refusal: Refusal, noun: str) -> Problem:
             return Problem(409, "It is finished already: there is nothing left to do.")
         case Refusal.NO_LANE:
             return invalid(FieldError(("body", "order"), "the task is in no lane: leave order out"))
+        case Refusal.BEHIND:
+            return behind(Ahead(None, None))
+
+
+async def explained(session: Session, task_id: UUID, refusal: Refusal, noun: str) -> Problem:
+    """The same, naming what stands in the way."""
+    match refusal:
+        case Refusal.HELD:
+            return held(await pausing.hold_causes(session, task_id))
+        case Refusal.BEHIND:
+            return behind(await ahead_of(session, task_id))
+    return refused(refusal, noun)
+
+
+def behind(ahead: Ahead) -> Problem:
+    """Why one that is not the head of its lane cannot be tried now."""
+    if ahead.halted_by is not None:
+        return Problem(
+            409,
+            f"Its lane is halted by the dead letter {ahead.halted_by}. Retry, resolve or ignore that one, or resume "
+            "the lane: then its turn comes.",
+        )
+    if ahead.head is not None:
+        return Problem(
+            409,
+            f"It waits behind others of its lane: {ahead.head} is first. Retry or skip that one: then its turn comes.",
+        )
+    return Problem(409, "It waits behind others of its lane. Its turn comes when they have ended.")
 
 
 def held(causes: Sequence[str]) -> Problem:
@@ -122,10 +151,8 @@ async def retry_entry(
         refusal = await retry_queue.retry_now(session, wanted, act, context.clock)
         if refusal is Refusal.NOT_OPEN:
             refusal = await _redrive(context, session, wanted, act, at_once=asked.now)
-        if refusal is Refusal.HELD:
-            raise held(await pausing.hold_causes(session, wanted))
         if refusal is not None:
-            raise refused(refusal, NOUN)
+            raise await explained(session, wanted, refusal, NOUN)
         row = await _entry(session, wanted)
     return answer(shapes.entry(row))
 
