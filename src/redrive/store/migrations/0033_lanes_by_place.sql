@@ -11,7 +11,8 @@ BEGIN
      WHERE n.org_id = p_org AND n.lane = p_lane AND n.behind AND n.open ORDER BY n.place LIMIT 1;
     EXIT WHEN NOT FOUND;
     -- In one expression, so that nobody takes the index of those behind for the way to a task that is named.
-    UPDATE redrive.task t SET behind = NULL, due_at = greatest(t.due_at, p_now)
+    UPDATE redrive.task t SET behind = NULL, due_at = greatest(t.due_at, p_now),
+           begun_at = greatest(t.begun_at, (SELECT l.resumed_at FROM redrive.lane l WHERE l.org_id = p_org AND l.lane = p_lane))
      WHERE t.org_id = p_org AND t.id = v_next AND coalesce(t.behind AND t.open, false);
     EXIT WHEN FOUND;
   END LOOP;
