@@ -172,6 +172,7 @@ JANITOR = [
     Case("delete_claims", lambda facts: (facts.engine.org_id, facts.now, 1.0, 500)),
     Case("fold_pulse", lambda facts: (facts.engine.org_id, facts.now, 7200.0, 691200.0, 2_000), "pulse_pkey"),
     Case("forget_history", lambda facts: (facts.now, 1.0, 5_000), "endpoint_history_by_age"),
+    Case("forget_gaps", lambda facts: (facts.now, 1.0, 5_000), "lane_gap_age"),
     Case("delete_notices", lambda facts: (facts.engine.org_id, facts.now, 1.0, 500), "notice_by_age", sorts=False),
     Case("fold_letter_counts", lambda facts: (facts.engine.org_id, 2_000), "letter_count_in_shards"),
 ]

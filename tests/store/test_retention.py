@@ -463,3 +463,37 @@ async def test_a_dead_letter_that_halts_a_lane_stays_until_a_person_acts(engine:
     await engine.mark_letter(dead.id, "ignored")
     assert (await sweep(engine)).events == 1
     assert [job.event_id for job in await engine.claim()] == [second]
+
+
+async def test_a_lane_is_forgotten_when_nothing_is_open_in_it_and_no_halt_is_left(
+    engine: Engine, clock: ManualClock
+) -> None:
+    await engine.endpoint("idle", event_types=("idle",), ordered=True, on_block="halt")
+    await engine.endpoint("busy", event_types=("busy",), ordered=True, on_block="halt")
+    halted = await engine.endpoint("halted", event_types=("halted",), ordered=True, on_block="halt")
+    for event_type in ("idle", "busy", "halted"):
+        await engine.accept(event_type)
+        dead = await engine.claim_one()
+        await engine.kill(dead)
+        if event_type != "halted":
+            await engine.mark_letter(dead.id, "ignored")
+    await engine.accept("busy")
+    async with sweeping(engine, dry_run=True) as sweeper:
+        await sweeper.forget_lanes()
+    assert await engine.sql.fetchval("SELECT count(*) FROM redrive.lane") == 3
+    await sweep(engine)
+    busy = (await engine.claim_one()).lane
+    assert {row["lane"] for row in await engine.sql.fetch("SELECT lane FROM redrive.lane")} == {halted, busy}
+
+
+async def test_a_gap_is_remembered_for_a_year(engine: Engine, clock: ManualClock) -> None:
+    await engine.endpoint(ordered=True)
+    for years, gap in ((0.99, 1), (1.01, 0)):
+        await engine.accept()
+        await engine.kill(await engine.claim_one())
+        clock.advance(years * 365 * DAY_S)
+        await sweep(engine)
+        await engine.accept()
+        job = await engine.claim_one()
+        assert job.gap == gap
+        await engine.succeed(job)

@@ -85,6 +85,10 @@ class Sweeper(Protocol):
         """How tries of endpoints went, two weeks ago and before."""
         ...
 
+    async def forget_lanes(self) -> None:
+        """What nobody needs to know of them any more: that they were halted once, and gaps a year old."""
+        ...
+
     async def orgs(self, rested_s: float) -> list[SweptOrg]:
         """Those that nobody has begun with for so long."""
         ...

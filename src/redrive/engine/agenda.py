@@ -155,7 +155,7 @@ class Agenda:
             place
             for place, outlet in self._counted.items()
             if max(outlet.owned_until, outlet.not_before) <= at
-            and (isinstance(outlet.breaker, Ramping) or (outlet.has_due(at) and self._can_reach(place)))
+            and (isinstance(outlet.breaker, Ramping) or (outlet.has_due(at) and self._may_ask(place)))
         ]
         return wanted[:MAX_ASKS]
 

@@ -75,6 +75,7 @@ class Janitor:
         async with self._open_sweeper() as sweeper:
             await sweeper.forget_workers()
             await sweeper.forget_history()
+            await sweeper.forget_lanes()
             for org in await sweeper.orgs(rested_s):
                 if await sweeper.begin(org, rested_s):
                     expired, is_whole = await self._expire_org(sweeper, org)

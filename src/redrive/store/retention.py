@@ -30,6 +30,8 @@ BATCH_MINUTES = 2_000
 BATCH_COUNTS = 2_000  # of causes in shards
 WORKER_TTL_S = 86_400.0
 BATCH_HISTORY = 5_000
+BATCH_LANES = 5_000
+GAP_TTL_S = 365 * 86_400.0  # of deaths that no delivery of their lane has told of
 NOTICE_TTL_S = 30 * 86_400.0  # of those that were told
 
 _START = Floor(datetime(1970, 1, 1, tzinfo=UTC), UUID(int=0))
@@ -63,12 +65,17 @@ class Retention:
             await self._db.execute("forget_workers", self._clock.now(), WORKER_TTL_S)
 
     async def forget_history(self) -> None:
+        await self._forget("forget_history", BATCH_HISTORY, self._clock.now(), HISTORY_TTL.total_seconds())
+
+    async def forget_lanes(self) -> None:
+        await self._forget("forget_gaps", BATCH_LANES, self._clock.now(), GAP_TTL_S)
+        await self._forget("forget_lanes", BATCH_LANES)
+
+    async def _forget(self, name: str, most: int, *terms: object) -> None:
         """In batches, each a transaction of its own."""
-        gone = 0 if self._dry_run else BATCH_HISTORY
-        while gone == BATCH_HISTORY:
-            row = await self._db.fetchrow(
-                "forget_history", self._clock.now(), HISTORY_TTL.total_seconds(), BATCH_HISTORY
-            )
+        gone = 0 if self._dry_run else most
+        while gone == most:
+            row = await self._db.fetchrow(name, *terms, most)
             gone = row["n"] if row else 0
 
     async def orgs(self, rested_s: float) -> list[SweptOrg]:

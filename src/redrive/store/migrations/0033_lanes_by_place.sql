@@ -29,7 +29,7 @@ CREATE TABLE redrive.lane_gap (
   died_at timestamptz NOT NULL,
   PRIMARY KEY (org_id, lane, place)
 ) WITH (autovacuum_vacuum_threshold = 500, autovacuum_vacuum_scale_factor = 0);
-CREATE INDEX lane_gap_age ON redrive.lane_gap (org_id, died_at);
+CREATE INDEX lane_gap_age ON redrive.lane_gap (died_at);
 CALL redrive.secure('lane_gap');
 GRANT SELECT, INSERT, UPDATE, DELETE ON redrive.lane_gap TO redrive_app, redrive_engine;
 
@@ -77,9 +77,16 @@ BEGIN
   RETURN NULL;
 END $$;
 
--- What halts a lane stays until a person acts, however old it is: the janitor must see it.
-GRANT SELECT ON redrive.lane TO redrive_janitor;
-CREATE POLICY janitor_select ON redrive.lane FOR SELECT TO redrive_janitor USING (true);
+-- What halts a lane stays until a person acts, however old it is: the janitor must see it. What nobody needs to know of a lane any
+-- more it removes.
+GRANT SELECT, DELETE ON redrive.lane, redrive.lane_gap TO redrive_janitor;
+DO $$
+DECLARE t record;
+BEGIN
+  FOR t IN SELECT v.name, c.command FROM unnest(ARRAY['lane', 'lane_gap']) AS v(name), unnest(ARRAY['SELECT', 'DELETE']) AS c(command) LOOP
+    EXECUTE format('CREATE POLICY %I ON redrive.%I FOR %s TO redrive_janitor USING (true)', 'janitor_' || lower(t.command), t.name, t.command);
+  END LOOP;
+END $$;
 
 -- Where a bulk retry puts an item, where nobody said so: decided when it is written down. The first one that is retried may lift the halt
 -- of its lane, and the others go where they would have gone with it.

@@ -5,7 +5,7 @@ WITH chosen AS MATERIALIZED (
    UNION
   SELECT l.lane FROM redrive.lane l WHERE l.org_id = $1 AND l.endpoint_id = $3::uuid AND l.halted_at IS NOT NULL),
 lifted AS (
-  UPDATE redrive.lane l SET halted_at = NULL, halted_by = NULL
+  UPDATE redrive.lane l SET halted_at = NULL, halted_by = NULL, resumed_at = clock_timestamp()
     FROM chosen c WHERE l.org_id = $1 AND l.lane = c.lane AND l.halted_at IS NOT NULL
   RETURNING l.org_id, l.lane),
 woken AS (
