@@ -17,8 +17,8 @@ from redrive.engine.outlet import FEW, START, Outlet
 
 MAX_ASKS = 128  # places in one claim
 MAX_OUTLETS = 10_000  # remembered though nothing is known to be due there
-# What slow endpoints of one org may fill, of the room that it has and that is free: however many of them hang, there is
-# some left for the others.
+# What the endpoints of one org may fill, of the room that it has and that is free: however many of them hang, there is
+# some left for the others. Also those that were quick until now: when they hang all at once, it is too late to learn.
 ORG_PART = 0.8
 LATE_COMMITS = timedelta(seconds=1)  # how long after its due time a row may be committed and still be found at once
 FIRST_ID = UUID(int=0)
@@ -225,8 +225,8 @@ class Agenda:
         self._ready[org_id] = of_org
 
     def _room_of_org(self, outlet: Outlet, free: int, granted: int = 0) -> int:
-        """How many more its org may begin there than it has in flight and was granted just now."""
-        if outlet.is_quick:
+        """How many more its org may begin there than it has in flight and was granted just now. Handlers may have all."""
+        if outlet.place.id == NO_ENDPOINT:
             return free
         in_flight = self._in_flight[outlet.place.org_id] + granted
         reach = in_flight + free

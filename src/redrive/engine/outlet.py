@@ -146,19 +146,14 @@ class Outlet:
             room = min(room, self.budget.allows(at))
         return max(0, room)
 
-    @property
-    def is_quick(self) -> bool:
-        """Its tries make room again soon. Handlers are the installation's own, and count as such."""
-        return self.took_s < SLOW_S or self.place.id == NO_ENDPOINT
-
     def places(self, free: int) -> int:
-        """How many tries may be in flight. Handlers may have all the room."""
+        """How many tries may be in flight. Handlers are the installation's own: they may have all the room."""
         reach = self.in_flight + free
         if self.place.id == NO_ENDPOINT:
             return reach
         if isinstance(self.breaker, Probing):
             return 1
-        fair = max(int(reach * (QUICK_PART if self.is_quick else SLOW_PART)), min(reach, FEW))
+        fair = max(int(reach * (QUICK_PART if self.took_s < SLOW_S else SLOW_PART)), min(reach, FEW))
         if self.place.queue == RELAY_QUEUE:
             fair = min(fair, AT_A_HUB)
         return fair if self.max_in_flight is None else min(fair, self.max_in_flight)
