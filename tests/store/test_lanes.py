@@ -418,3 +418,25 @@ async def test_a_long_lane_costs_a_claim_nothing(engine: Engine) -> None:
     few = await pages()
     await engine.accept_many(10_000, event_type="blocked")
     assert await pages() <= few * 1.5 + 20
+
+
+async def test_a_look_behind_the_floor_costs_the_same_however_many_wake_ups_were_done_with(engine: Engine) -> None:
+    """Pages touched while somebody holds a snapshot open, and nothing that was removed can go."""
+    endpoint_id = await engine.endpoint(ordered=True)
+
+    async def pages(floor: int) -> int:
+        text = f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {query('wake_lanes')}"
+        (plan,) = json.loads(await engine.sql.fetchval(text, 1_000, engine.clock.now(), floor))
+        return int(plan["Plan"]["Shared Hit Blocks"]) + int(plan["Plan"]["Shared Read Blocks"])
+
+    fill = "INSERT INTO redrive.lane_wake (org_id, lane) SELECT $1, $2 FROM generate_series(1, 10000)"
+    last = "SELECT max(number) FROM redrive.lane_wake"
+    async with engine.sql.acquire() as other, other.transaction(isolation="repeatable_read", readonly=True):
+        await other.fetchval("SELECT count(*) FROM redrive.event")
+        await pages(0)
+        few = await pages(0)
+        await engine.sql.execute(fill, engine.org_id, endpoint_id)
+        floor = await engine.sql.fetchval(last)
+        await engine.sql.execute("DELETE FROM redrive.lane_wake")
+        assert await pages(0) > few + 50
+        assert await pages(floor) <= few + 5

@@ -135,7 +135,7 @@ def _reported(facts: Facts) -> Arguments:
 ENGINE = [
     Case("claim", _claim, "task_stream", sorts=False),
     Case("survey", lambda facts: (facts.now, [HTTP_QUEUE], 1_000), "task_stream", sorts=False),
-    Case("wake_lanes", lambda facts: (1_000, facts.now), "task_behind"),
+    Case("wake_lanes", lambda facts: (1_000, facts.now, 0), "task_behind"),
     Case("settle_succeeded", _succeeded, "task_pkey"),
     Case("settle_failed", _failed, "task_pkey"),
     Case("late_result", _late, "attempt_pkey"),

@@ -328,7 +328,7 @@ async def claim_due(
     margin_s: float = MARGIN_S,
 ) -> Claim:
     """What a worker does that has room for all: look everywhere, and claim whatever is due."""
-    await store.wake_lanes()
+    await store.wake_lanes(from_start=True)
     survey = await store.survey(queues)
     due = [stream for due_at, stream in sorted((due_at, stream) for stream, due_at in survey.due_at.items())]
     due = [stream for stream in due if survey.due_at[stream] <= survey.now]

@@ -197,8 +197,10 @@ class TaskStore(Protocol):
 
     async def disown(self, worker_id: UUID) -> None: ...
 
-    async def wake_lanes(self) -> Woken:
-        """Give lanes a head to which something was added."""
+    async def wake_lanes(self, *, from_start: bool = False) -> Woken:
+        """Give lanes a head to which something was added. What was added by a transaction that stayed open for long is
+        found now and then, or now if it is looked for `from_start`.
+        """
         ...
 
     async def settle(self, settlements: Sequence[Settlement], worker_id: UUID) -> list[Settled]: ...

@@ -55,7 +55,7 @@ class Lookout:
         """Bring the agenda up to date, as far as it is time to. `everywhere`: it is."""
         is_time = everywhere or time.monotonic() >= max(self._survey_by, self._survey_from)
         if self._lanes_told or is_time:
-            await self._wake_lanes()
+            await self._wake_lanes(from_start=everywhere)
         if is_time:
             await self._survey(from_start=True)
         now = time.monotonic()
@@ -75,9 +75,9 @@ class Lookout:
         """When to look again at the latest, on the monotonic clock."""
         return self._survey_from if self._agenda.is_unsure else max(self._survey_by, self._survey_from)
 
-    async def _wake_lanes(self) -> None:
+    async def _wake_lanes(self, *, from_start: bool) -> None:
         self._lanes_told = False
-        woken = await self._store.wake_lanes()
+        woken = await self._store.wake_lanes(from_start=from_start)
         self._lanes_told |= woken.more
         now = time.monotonic()
         for stream in woken.streams:

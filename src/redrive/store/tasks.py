@@ -3,6 +3,7 @@
 Called by engine.worker through core.ports.TaskStore. Every write is fenced: a lease that was lost changes nothing.
 """
 
+import time
 from collections import Counter
 from collections.abc import Sequence
 from functools import partial
@@ -35,10 +36,11 @@ from redrive.core.ports import (
 from redrive.core.redact import redact_url
 from redrive.store.clock import Clock
 from redrive.store.db import Database, Record, Session, array_or_null, past_deadlocks
+from redrive.store.wake_floor import START, WakeFloor
 
 _JOB_FIELDS = len(Job._fields)
 MAX_STREAMS = 100_000  # in one survey
-MAX_WOKEN = 1_000  # lanes at a time
+MAX_WOKEN = 2_000  # wake-ups at a time
 MAX_ERROR_CHARS = 4_000
 MAX_STACK_CHARS = 16_000
 
@@ -51,6 +53,7 @@ class Tasks:
     def __init__(self, db: Database | Session, clock: Clock) -> None:
         self._db = db
         self._clock = clock
+        self._wake_floor = WakeFloor()
 
     async def survey(self, queues: Sequence[str]) -> Survey:
         rows = await self._db.fetch("survey", self._clock.now(), list(queues), MAX_STREAMS)
@@ -126,10 +129,16 @@ class Tasks:
     async def disown(self, worker_id: UUID) -> None:
         await self._db.execute("disown_endpoints", worker_id)
 
-    async def wake_lanes(self) -> Woken:
-        rows = await self._db.fetch("wake_lanes", MAX_WOKEN, self._clock.now())
-        streams = [_stream(row) for row in rows if row["queue"] is not None]
-        return Woken(streams, rows[0]["woken"] == MAX_WOKEN)
+    async def wake_lanes(self, *, from_start: bool = False) -> Woken:
+        began = time.monotonic()
+        after = START if from_start else self._wake_floor.begin(began)
+        rows = await self._db.fetch("wake_lanes", MAX_WOKEN, self._clock.now(), after)
+        seen = rows[0]
+        more = bool(seen["seen"] == MAX_WOKEN)
+        if seen["is_ours"]:
+            looked = {"after": after, "last": seen["last"], "done_to": seen["done_to"], "more": more}
+            self._wake_floor.note(began, time.monotonic(), **looked)
+        return Woken([_stream(row) for row in rows if row["queue"] is not None], more)
 
     async def settle(self, settlements: Sequence[Settlement], worker_id: UUID | None = None) -> list[Settled]:
         """Write decisions. What a person changes at the same time may stand in the way: the server breaks one up."""

@@ -1,25 +1,18 @@
--- wake_lanes: lanes to which something was added get a head, if they have none. It is due from then on, and what waited behind a halt
--- begins when that was lifted. $1 at most so many
--- lanes, $2 now (NULL: the database's clock). The streams of the new heads are answered.
+-- wake_lanes: lanes to which something was added get a head, if they have none. It is due from then on. $1 at most so many
+-- wake-ups, $2 now (NULL: the database's clock), $3 behind this number. The streams of the new heads are answered.
 --
 -- Whether a lane has a head is known for certain only under that head's lock: a transaction that ends it, and does not see what
 -- was added, may be about to commit. Where it cannot be locked, the wake-up stays for the next look.
 -- One worker at a time. One that waited for its turn with an older view finds its choice changed, or runs into the index of
--- heads; either way no lane gets two. However often a lane was woken, it is looked at once: the index is stepped through.
-WITH RECURSIVE turn AS MATERIALIZED (
+-- heads; either way no lane gets two. However often a lane was woken, it is looked at once.
+WITH turn AS MATERIALIZED (
   SELECT pg_try_advisory_xact_lock(1380271956, 0) AS is_ours),
-step AS (
-  (SELECT w.org_id, w.lane FROM redrive.lane_wake w WHERE (SELECT is_ours FROM turn) ORDER BY w.org_id, w.lane LIMIT 1)
-  UNION ALL
-  SELECT n.org_id, n.lane
-    FROM step s CROSS JOIN LATERAL (
-      SELECT w.org_id, w.lane FROM redrive.lane_wake w
-       WHERE (w.org_id, w.lane) > (s.org_id, s.lane) ORDER BY w.org_id, w.lane LIMIT 1) n),
-woken AS MATERIALIZED (
-  SELECT org_id, lane FROM step LIMIT $1),
+seen AS MATERIALIZED (
+  SELECT w.number, w.org_id, w.lane FROM redrive.lane_wake w
+   WHERE (SELECT is_ours FROM turn) AND w.number > $3::bigint ORDER BY w.number LIMIT $1),
 lanes AS MATERIALIZED (
   SELECT d.org_id, d.lane, h.id AS head, l.halted_at IS NOT NULL AS is_halted, l.resumed_at
-    FROM woken d
+    FROM (SELECT DISTINCT org_id, lane FROM seen) d
     LEFT JOIN redrive.lane l ON l.org_id = d.org_id AND l.lane = d.lane
     LEFT JOIN redrive.task h ON h.org_id = d.org_id AND h.lane = d.lane AND h.lane IS NOT NULL AND h.open AND h.behind IS NULL),
 locked AS MATERIALIZED (
@@ -38,13 +31,19 @@ promoted AS (
          begun_at = greatest(t.begun_at, first.resumed_at)
     FROM first WHERE t.org_id = first.org_id AND t.id = first.id
   RETURNING t.queue, t.org_id, t.endpoint_id, t.attempts > 0 AS is_retry),
-seen AS (
-  DELETE FROM redrive.lane_wake w USING lanes l
-   WHERE w.org_id = l.org_id AND w.lane = l.lane
-     AND (l.head IS NULL OR EXISTS (SELECT FROM locked k WHERE k.org_id = l.org_id AND k.lane = l.lane)))
+judged AS MATERIALIZED (
+  SELECT s.number, l.head IS NULL OR k.lane IS NOT NULL AS is_done
+    FROM seen s
+    JOIN lanes l ON l.org_id = s.org_id AND l.lane = s.lane
+    LEFT JOIN locked k ON k.org_id = s.org_id AND k.lane = s.lane),
+gone AS (
+  DELETE FROM redrive.lane_wake w USING judged j WHERE w.number = j.number AND j.is_done)
 -- The others are told, too: whoever wakes a lane may not be the one who can serve it.
 SELECT p.queue, p.org_id, coalesce(p.endpoint_id, '00000000-0000-0000-0000-000000000000'::uuid) AS place, p.is_retry,
-       (SELECT count(*)::int FROM woken) AS woken,
+       turn.is_ours, j.n AS seen, j.last, j.done_to,
        (SELECT redrive.tell(array_agg(d.queue), array_agg(d.org_id), array_agg(d.endpoint_id))
           FROM (SELECT DISTINCT queue, org_id, endpoint_id FROM promoted) d)::text AS told
-  FROM turn LEFT JOIN promoted p ON true;
+  FROM turn
+ CROSS JOIN (SELECT count(*)::int AS n, max(number) AS last,
+                    coalesce(min(number) FILTER (WHERE NOT is_done) - 1, max(number)) AS done_to FROM judged) j
+  LEFT JOIN promoted p ON true;
