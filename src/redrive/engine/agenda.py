@@ -225,7 +225,7 @@ class Agenda:
         self._ready[org_id] = of_org
 
     def _room_of_org(self, outlet: Outlet, free: int, granted: int = 0) -> int:
-        """How many more its org may begin there than it has in flight and was granted just now. Handlers may have all."""
+        """How many more its org may begin there than it has in flight and was granted just now."""
         if outlet.place.id == NO_ENDPOINT:
             return free
         in_flight = self._in_flight[outlet.place.org_id] + granted
