@@ -346,20 +346,23 @@ def test_a_pace_that_rested_has_no_more_than_a_burst() -> None:
 
 @given(
     rules=rule_sets(),
-    steps=st.lists(st.tuples(st.floats(0, 2), st.integers(0, 50), st.floats(0, 1)), max_size=80),
+    steps=st.lists(st.tuples(st.floats(0, 2), st.integers(0, 50), st.floats(0, 1), st.floats(0, 1)), max_size=80),
 )
-def test_retries_keep_to_their_share_beyond_the_floor_in_any_order(
-    rules: BreakerRules, steps: list[tuple[float, int, float]]
+def test_retries_that_fail_keep_to_their_share_beyond_the_floor_in_any_order(
+    rules: BreakerRules, steps: list[tuple[float, int, float, float]]
 ) -> None:
     budget = Budget(rules, START)
     at, firsts, retries = START, 0, 0
-    for later, first_tries, part in steps:
+    for later, first_tries, part, come_through in steps:
         at += later
         budget.note_first_tries(first_tries)
         firsts += first_tries
         n = round(budget.allows(at) * part)
         budget.take(at, n)
-        retries += n
+        good = int(n * come_through)
+        for _ in range(good):
+            budget.give_back()
+        retries += n - good
         floor = rules.retry_floor_per_s * (at - START) + max(1.0, rules.retry_floor_per_s * BURST_S)
         beyond = max(0.0, retries - floor)
         assert beyond <= rules.retry_share * (firsts + beyond) + 1e-2
@@ -374,6 +377,18 @@ def test_a_budget_never_dries_up_and_never_piles_up(rules: BreakerRules, rest: f
     budget.take(at, budget.allows(at))
     assert budget.allows(at) == 0
     assert budget.allows(budget.next_at(at)) >= 1
+
+
+def test_retries_that_come_through_may_be_as_many_as_wait() -> None:
+    """Each fails once and is taken the second time: nothing is gained by keeping it back."""
+    budget = Budget(RULES, START)
+    budget.note_first_tries(400)
+    most = budget.allows(START)
+    for _ in range(100):
+        budget.take(START, most)
+        for _ in range(most):
+            budget.give_back()
+    assert budget.allows(START) >= most - 1
 
 
 def test_of_an_endpoint_that_recovers_all_that_waits_may_be_retries() -> None:

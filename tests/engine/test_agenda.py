@@ -376,7 +376,7 @@ def test_the_retries_of_an_unhealthy_endpoint_have_a_budget_until_it_recovers() 
     outlet = Outlet(place(1, 1), rules)
     outlet.took_s = 0.01
     for n in range(10):
-        outlet.succeeded() if n % 2 else outlet.failed(AT)
+        outlet.succeeded(False) if n % 2 else outlet.failed(AT)
     outlet.look_after_budget(AT)
     outlet.tell(True, AT)
     assert outlet.room(AT, 400) == 3  # a quarter of ten tries, and the trickle
@@ -385,14 +385,16 @@ def test_the_retries_of_an_unhealthy_endpoint_have_a_budget_until_it_recovers() 
         outlet.ended(0.01)
     assert outlet.room(AT, 400) == 0
     assert outlet.held_back_until(AT) is not None
-    outlet.succeeded()
+    outlet.succeeded(False)
     assert outlet.room(AT, 400) == 0
+    outlet.succeeded(True)
+    assert outlet.room(AT, 400) == 1
     outlet.breaker = Probing(1)
-    outlet.succeeded()
+    outlet.succeeded(False)
     outlet.breaker = CLOSED
-    assert outlet.room(AT, 400) == 2
+    assert outlet.room(AT, 400) == 3
     outlet.tell(False, AT)
-    assert outlet.split(AT, outlet.room(AT, 400)) == (238, 2)
+    assert outlet.split(AT, outlet.room(AT, 400)) == (237, 3)
     outlet.set_breaker(CLOSED, AT)
     outlet.look_after_budget(AT)
     assert outlet.budget is None

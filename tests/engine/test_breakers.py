@@ -45,8 +45,8 @@ def test_tries_from_before_a_breaker_was_lifted_say_nothing_of_the_time_after(no
     outlet.set_breaker(Open(1, AT + 50), AT - 10)
     outlet.set_breaker(now_it_is, AT)
     for n in range(60):  # they hung in the receiver that was away
-        breakers.note(outlet, Failure(Category.TIMEOUT, "late"), took_s=30.0, at=AT + 2 + n / 10)
-    breakers.note(outlet, Success(200), took_s=0.1, at=AT + 9)
+        breakers.note(outlet, Failure(Category.TIMEOUT, "late"), took_s=30.0, at=AT + 2 + n / 10, is_retry=False)
+    breakers.note(outlet, Success(200), took_s=0.1, at=AT + 9, is_retry=False)
     assert outlet.breaker == now_it_is
 
 
@@ -55,5 +55,5 @@ def test_tries_from_after_it_open_it_again() -> None:
     breakers = Breakers(Obliging(), agenda, DEFAULT_RULES, dice=lambda: 0.5, begin=never_written)
     outlet = agenda.outlet(PLACE)
     for n in range(60):
-        breakers.note(outlet, Failure(Category.TIMEOUT, "late"), took_s=1.0, at=AT + n / 10)
+        breakers.note(outlet, Failure(Category.TIMEOUT, "late"), took_s=1.0, at=AT + n / 10, is_retry=False)
     assert isinstance(outlet.breaker, Open)

@@ -332,7 +332,10 @@ class Pace:
 
 
 class Budget:
-    """How many of an unhealthy endpoint's tries may be retries: a share of them all, and a trickle in any case."""
+    """How many of an unhealthy endpoint's tries may be retries: a share of them all, and a trickle in any case.
+
+    What counts are those that fail again: they only add to its load. One that comes through is what all want.
+    """
 
     __slots__ = ("_earned", "_floor", "_per_first_try")
 
@@ -345,12 +348,18 @@ class Budget:
     def note_first_tries(self, n: int) -> None:
         """They earn what retries take."""
         if self._per_first_try is not None:
-            self._earned = min(MAX_EARNED, self._earned + n * self._per_first_try)
+            self._earn(n * self._per_first_try)
+
+    def give_back(self) -> None:
+        """A retry came through: what it took may be taken again."""
+        self._earn(1.0)
 
     def note_recovery(self) -> None:
         """While it recovers, and only then: all that waits for it may be retries, and its ramp is the limit of them."""
-        if self._per_first_try is not None:
-            self._earned = min(MAX_EARNED, self._earned + EARNED_BY_SUCCESS)
+        self._earn(EARNED_BY_SUCCESS)
+
+    def _earn(self, retries: float) -> None:
+        self._earned = min(MAX_EARNED, self._earned + retries)
 
     def allows(self, at: float) -> int:
         """How many retries may begin now."""

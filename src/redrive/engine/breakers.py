@@ -52,7 +52,7 @@ class Breakers:
         self._dice = dice
         self._begin = begin
 
-    def note(self, outlet: Outlet, outcome: Outcome, took_s: float, at: float) -> None:
+    def note(self, outlet: Outlet, outcome: Outcome, took_s: float, at: float, *, is_retry: bool) -> None:
         """A try has ended. What handlers do is no endpoint's health."""
         if outlet.place.id == NO_ENDPOINT:
             return
@@ -60,7 +60,7 @@ class Breakers:
             return  # begun before: it tells of another time
         verdict = breaker_verdict(outcome)
         if verdict is Verdict.SUCCEEDED:
-            outlet.succeeded()
+            outlet.succeeded(is_retry)
             if outlet.breaker is CLOSED:
                 return
         elif verdict is Verdict.FAILED:

@@ -191,11 +191,15 @@ class Outlet:
         if took_s is not None:
             self.took_s += (took_s - self.took_s) * LEARNED
 
-    def succeeded(self) -> None:
+    def succeeded(self, is_retry: bool) -> None:
         """Told to the window with the next failure, or at the next look."""
         self._ok += 1
-        if self.budget is not None and not isinstance(self.breaker, Closed):
+        if self.budget is None:
+            return
+        if not isinstance(self.breaker, Closed):
             self.budget.note_recovery()
+        elif is_retry:
+            self.budget.give_back()
 
     def failed(self, at: float) -> None:
         self.catch_up(at)

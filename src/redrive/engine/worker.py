@@ -269,7 +269,8 @@ class Worker:
         outlet = self._agenda.outlet_of(settlement.job)
         self._agenda.note_end(outlet, settlement.took_s if settlement.outcome is not None else None)
         if self._breakers is not None and settlement.outcome is not None:
-            self._breakers.note(outlet, settlement.outcome, settlement.took_s, now)
+            is_retry = settlement.job.attempts > 0
+            self._breakers.note(outlet, settlement.outcome, settlement.took_s, now, is_retry=is_retry)
         if self._agenda.is_short_of_room and not outlet.is_crowded(self._free()):
             self._wanted.set()
         self._settler.put(settlement)
