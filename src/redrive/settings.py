@@ -271,8 +271,8 @@ class Settings(BaseSettings):
     )
     retry_share: float = _setting(
         0.2,
-        "Share of an unhealthy endpoint's tries that may be retries which fail again, beyond ten per second and worker; "
-        "1: no limit.",
+        "Share of an unhealthy endpoint's tries that may be retries which fail again, beyond ten per second and "
+        "worker; 1: no limit.",
         "a number from 0 to 1",
         ge=0,
         le=1,

@@ -17,8 +17,10 @@ from redrive.hub.edge import FIRST_PAUSE_S, LONGEST_PAUSE_S, address_of, pause_s
 from support.holding import HoldingReceiver, open_holding
 from support.hubs import forwarded, hub, told
 from support.installation import Installation, installation
-from support.processes import ADMIN_KEY, Program, program, run, until
+from support.processes import ADMIN_KEY, Program, program, until
 from support.receiver import Answer
+
+from .command import redrive as command
 
 
 @pytest_asyncio.fixture(loop_scope="session")
@@ -64,10 +66,10 @@ async def test_a_hub_that_is_not_wanted_says_why_and_ends(redrive: Installation)
         (uuid4(), ADMIN_KEY, "has no such endpoint"),
         (http["id"], ADMIN_KEY, "only a relay has hubs"),
     ):
-        code, said = await run(*words(redrive, endpoint_id), REDRIVE_KEY=key)
-        assert code == 1
-        assert message in said
-        assert key not in said
+        ended = await command(*words(redrive, endpoint_id), env={"REDRIVE_KEY": key})
+        assert ended.code == 1
+        assert message in ended.err
+        assert key not in ended.out + ended.err
 
 
 async def test_what_makes_no_sense_is_wrong_usage() -> None:
@@ -79,12 +81,12 @@ async def test_what_makes_no_sense_is_wrong_usage() -> None:
         (["--edge", "https://edge.example.com", "--forward", "localhost:3000", *endpoint], "--forward"),
         (["--edge", "https://edge.example.com", "--forward", "http://localhost", "--endpoint", "seven"], "--endpoint"),
     ):
-        code, said = await run("hub", *flags, REDRIVE_KEY="k")
-        assert code == 2
-        assert message in said
-    code, said = await run("hub", "--edge", "https://e.example.com", "--forward", "http://localhost", *endpoint)
-    assert code == 2
-    assert "REDRIVE_KEY" in said
+        ended = await command("hub", *flags, env={"REDRIVE_KEY": "k"})
+        assert ended.code == 2
+        assert message in ended.err
+    ended = await command("hub", "--edge", "https://e.example.com", "--forward", "http://localhost", *endpoint)
+    assert ended.code == 2
+    assert "REDRIVE_KEY" in ended.err
 
 
 # -- while it runs -----------------------------------------------------------------------------------------------------

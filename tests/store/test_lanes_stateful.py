@@ -30,7 +30,7 @@ from redrive.store.orgs import DEFAULT_ORG, ensure_org
 from redrive.store.pausing import PauseScope
 from support.engine import PERSON, SHARED, Connection, Engine, ManualClock, Shared, open_engine
 
-EXAMPLES, STEPS = 30, 30
+EXAMPLES, STEPS = 20, 30
 LANES = ["ordered", "halting", "key a", "key b"]
 ENDINGS = ["succeeded", "failed", "died", "lost", "released"]
 HEADS = """

@@ -37,7 +37,7 @@ from support.engine import MARGIN_S, SHARED, Engine, ManualClock, Shared, open_e
 
 from .model import DEAD, FOREVER, PAYLOAD, WAITING, Model, Task
 
-EXAMPLES, STEPS = 40, 30
+EXAMPLES, STEPS = 25, 30
 POLICIES: dict[str, dict[str, Any]] = {
     "usual": {"kind": "list", "delays_s": [5, 30, 300], "max_retries": 3},
     "short": {"kind": "immediate", "delays_s": [2], "max_retries": 1, "max_age_s": 600},
