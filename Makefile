@@ -10,9 +10,9 @@ ARGS    ?=
 serve: install
 	@exec $(BIN)/redrive serve $(ARGS)
 
-# Three at a time, a file to each, in the order of tests/conftest.py: much of a test's time is spent waiting.
+# Four at a time, a file to each, in the order of tests/conftest.py: much of a test's time is spent waiting.
 # Each process reads every test file: what was made of them is kept, also where the caller's Python keeps nothing.
-SPREAD  := -n 3 --dist loadfile --no-loadscope-reorder
+SPREAD  := -n 4 --dist loadfile --no-loadscope-reorder
 test: export PYTHONDONTWRITEBYTECODE =
 test: check servers
 	@exec $(BIN)/pytest $(SPREAD) $(ARGS)

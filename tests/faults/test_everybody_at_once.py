@@ -29,7 +29,7 @@ from redrive.store.pausing import PauseScope
 from redrive.store.policies import Binding
 from support.engine import PERSON, REFUSED, UNAVAILABLE, Engine, open_engine
 
-FOR_S = 4.0
+FOR_S = 2.5
 SEED = 7
 SHORT = {
     "kind": "immediate",

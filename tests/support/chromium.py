@@ -32,6 +32,7 @@ COOKIE = "redrive_session"
 SWITCHES = (
     "--disable-dev-shm-usage",  # containers give it 64 MB
     "--disable-gpu",
+    "--renderer-process-limit=1",  # a process for each page takes longer to begin than most pages
     "--force-color-profile=srgb",
     "--font-render-hinting=none",
 )
