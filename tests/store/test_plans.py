@@ -52,11 +52,13 @@ TOLD_NOTICES = """
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A query, its arguments, and the index that must serve it where the choice matters."""
+    """A query, its arguments, and the index that must serve it where the choice matters: one of these, where few rows make
+    them cost the same.
+    """
 
     name: str
     arguments: Callable[["Facts"], Arguments]
-    index: str | None = None
+    index: str | tuple[str, ...] | None = None
     sorts: bool = True  # False: the index gives the order, however much there is
 
     def __str__(self) -> str:
@@ -292,7 +294,11 @@ APP = [
     Case("list_notices", lambda facts: (facts.engine.org_id, None, None, None, 51), "notice_by_age", sorts=False),
     Case("list_notices", lambda facts: (facts.engine.org_id, "rare", None, None, 51), "notice_by_kind", sorts=False),
     Case("pulse", lambda facts: (facts.engine.org_id, facts.now, "2 hours", 84), "pulse_pkey"),
-    Case("worst_endpoints", lambda facts: (facts.engine.org_id, facts.now, "1 day", 2_000, 5), "dead_letter_by_age"),
+    Case(
+        "worst_endpoints",
+        lambda facts: (facts.engine.org_id, facts.now, "1 day", 2_000, 5),
+        ("dead_letter_by_age", "dead_letter_by_endpoint"),
+    ),
     Case("worst_endpoints", lambda facts: (facts.engine.org_id, facts.now, "1 day", 2_000, 5), "task_retrying"),
     *(
         Case("endpoint_health", _health, index)
@@ -383,7 +389,8 @@ def _judge(case: Case, plan: list[dict[str, Any]], *, full: bool) -> None:
     assert not scanned & HOT, f"{case.name} reads all of {scanned & HOT}"
     if full:
         used = {node["Index Name"] for node in plan if "Index Name" in node}
-        assert case.index is None or case.index in used, f"{case.name} uses {used}"
+        served = {case.index} if isinstance(case.index, str) else set(case.index or used)
+        assert served & used or not served, f"{case.name} uses {used}"
         sorted_rows = [node["Plan Rows"] for node in plan if node["Node Type"] == "Sort"]
         assert case.sorts or all(rows <= 1000 for rows in sorted_rows), f"{case.name} sorts {sorted_rows} rows"
 
