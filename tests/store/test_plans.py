@@ -52,8 +52,8 @@ TOLD_NOTICES = """
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A query, its arguments, and the index that must serve it where the choice matters: one of these, where few rows make
-    them cost the same.
+    """A query, its arguments, and the index that must serve it where the choice matters: one of these, where few rows
+    make them cost the same.
     """
 
     name: str
