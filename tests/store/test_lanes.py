@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from typing import Any
 from uuid import UUID
 
 import asyncpg
@@ -440,3 +441,18 @@ async def test_a_look_behind_the_floor_costs_the_same_however_many_wake_ups_were
         await engine.sql.execute("DELETE FROM redrive.lane_wake")
         assert await pages(0) > few + 50
         assert await pages(floor) <= few + 5
+
+
+async def test_to_wake_many_lanes_each_is_looked_for_by_its_key(engine: Engine) -> None:
+    """Whatever the planner takes a thousand for: each compared with each would hold up every claim."""
+    await engine.accept_all([engine.new_event("h", handler="h", ordering_key=f"k{n}") for n in range(1_000)])
+    async with engine.db.transaction() as session:
+        text = f"EXPLAIN (ANALYZE, FORMAT JSON) {query('wake_lanes')}"
+        plan = await session._connection.fetchval(text, 1_000, engine.clock.now(), 0)
+    assert _most(json.loads(plan)[0]["Plan"], "Rows Removed by Join Filter") == 0
+
+
+def _most(node: dict[str, Any], fact: str) -> int:
+    """The most that any node of a plan says of it."""
+    said: int = node.get(fact, 0)
+    return max(said, *(_most(child, fact) for child in node.get("Plans", ())), 0)

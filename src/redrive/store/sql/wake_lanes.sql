@@ -11,10 +11,14 @@ seen AS MATERIALIZED (
   SELECT w.number, w.org_id, w.lane FROM redrive.lane_wake w
    WHERE (SELECT is_ours FROM turn) AND w.number > $3::bigint ORDER BY w.number LIMIT $1),
 lanes AS MATERIALIZED (
-  SELECT d.org_id, d.lane, h.id AS head, l.halted_at IS NOT NULL AS is_halted, l.resumed_at
-    FROM (SELECT DISTINCT org_id, lane FROM seen) d
-    LEFT JOIN redrive.lane l ON l.org_id = d.org_id AND l.lane = d.lane
-    LEFT JOIN redrive.task h ON h.org_id = d.org_id AND h.lane = d.lane AND h.lane IS NOT NULL AND h.open AND h.behind IS NULL),
+  -- One by one, by their keys: joined as a whole, each of a thousand would be compared with each.
+  SELECT d.org_id, d.lane, d.numbers, h.id AS head, l.halted_at IS NOT NULL AS is_halted, l.resumed_at
+    FROM (SELECT org_id, lane, array_agg(number) AS numbers FROM seen GROUP BY org_id, lane) d
+    LEFT JOIN LATERAL (
+      SELECT n.halted_at, n.resumed_at FROM redrive.lane n WHERE n.org_id = d.org_id AND n.lane = d.lane LIMIT 1) l ON true
+    LEFT JOIN LATERAL (
+      SELECT t.id FROM redrive.task t
+       WHERE t.org_id = d.org_id AND t.lane = d.lane AND t.lane IS NOT NULL AND t.open AND t.behind IS NULL LIMIT 1) h ON true),
 locked AS MATERIALIZED (
   SELECT h.org_id, h.lane
     FROM lanes l JOIN redrive.task h ON h.org_id = l.org_id AND h.id = l.head AND h.open AND h.behind IS NULL
@@ -32,10 +36,8 @@ promoted AS (
     FROM first WHERE t.org_id = first.org_id AND t.id = first.id
   RETURNING t.queue, t.org_id, t.endpoint_id, t.attempts > 0 AS is_retry),
 judged AS MATERIALIZED (
-  SELECT s.number, l.head IS NULL OR k.lane IS NOT NULL AS is_done
-    FROM seen s
-    JOIN lanes l ON l.org_id = s.org_id AND l.lane = s.lane
-    LEFT JOIN locked k ON k.org_id = s.org_id AND k.lane = s.lane),
+  SELECT unnest(l.numbers) AS number, l.head IS NULL OR (l.org_id, l.lane) IN (SELECT k.org_id, k.lane FROM locked k) AS is_done
+    FROM lanes l),
 gone AS (
   DELETE FROM redrive.lane_wake w USING judged j WHERE w.number = j.number AND j.is_done)
 -- The others are told, too: whoever wakes a lane may not be the one who can serve it.
