@@ -15,7 +15,7 @@ from support.remote import Remote, post_alone
 
 pytestmark = pytest.mark.faults
 
-ITEMS = 1_500
+ITEMS = 1_000
 PER_S = 500
 # The letters are made by failures, more than a breaker would let happen where they take some seconds.
 MANY_MAY_FAIL = {"REDRIVE_BREAKER_MIN_TRIES": "100000"}

@@ -9,6 +9,7 @@ from support.processes import ADMIN_KEY, Served, until
 from support.remote import Remote
 
 CALLERS = 4
+PAUSE_S = 0.005  # between two: what is accepted must be delivered and looked through as well
 PAUSE_AFTER_TROUBLE_S = 0.02
 
 
@@ -40,6 +41,7 @@ class Load:
                 continue
             if answer.status == 202:
                 self.accepted.append(answer.json["event_id"])
+                await asyncio.sleep(PAUSE_S)
             else:
                 assert answer.status == 503, answer.body
                 self.troubles += 1
