@@ -228,6 +228,8 @@ async def _remember(redrive: Installation, end: datetime, chance: random.Random)
     while clock.advance(1_800) < end:
         reports = []
         for place in PLACES:
+            if place.fields.get("ordered"):
+                continue  # it was halted days ago
             tries = chance.randrange(20, 60)
             good = sum(place.answer(chance.random()) == place.answer(0.0) for _ in range(tries))
             counts = (good, tries - good, 90 * tries, 700)
