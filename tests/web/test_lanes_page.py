@@ -29,6 +29,8 @@ async def test_a_halted_lane_is_told_with_what_halted_it_and_can_be_resumed_by_t
     assert "A lane of it is halted: a delivery died" in page.text
     assert page.has("section", id="order")
     assert page.has("span", class_="badge bad", text="halted")
+    assert page.has("span", class_="badge bad", text="a lane halted")
+    assert (await read(api.owner, "/endpoints")).has("span", class_="badge bad", text="a lane halted")
     assert page.has("code", text=f"invoice 7 {HOSTILE}")
     assert page.has("a", href=f"/app/admin/dlq/{head.id}", text=head.event_type)
     button = page.one("button", text="Resume lane")

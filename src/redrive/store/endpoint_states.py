@@ -60,6 +60,7 @@ class EndpointState:
     breaker_reason: str | None
     probe_at: datetime | None
     opens: int
+    is_halted: bool  # a lane of it
 
     @property
     def holds(self) -> bool:

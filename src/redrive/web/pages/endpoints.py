@@ -89,10 +89,6 @@ class EndpointPage:
     def path(self) -> str:
         return f"{PATH}/{self.shape['id']}"
 
-    @property
-    def is_halted(self) -> bool:
-        return any(lane.halted_at is not None for lane in self.lanes)
-
 
 @dataclass(frozen=True, slots=True)
 class EndpointFormPage:
