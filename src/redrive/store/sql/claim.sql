@@ -8,9 +8,6 @@
 -- of them again; it goes back to the start at short intervals, for rows that were committed late.
 WITH clock AS MATERIALIZED (
   SELECT coalesce($1::timestamptz, clock_timestamp()) AS now),
--- What is paused as a whole. Normally nothing is: one look into an empty index, and one at the one row of its table.
-paused AS MATERIALIZED (
-  SELECT o.org_id FROM redrive.org o WHERE o.paused_at IS NOT NULL),
 -- Barred: only the worker that owns an endpoint may try its tasks while something is to be counted, and nobody may while its
 -- breaker is open. What is shut is held whoever finds it.
 asked AS MATERIALIZED (
@@ -22,7 +19,7 @@ asked AS MATERIALIZED (
              greatest(e.resumed_at, o.resumed_at, (SELECT i.resumed_at FROM redrive.installation i WHERE i.singleton),
                       CASE WHEN b.breaker <> 'closed' THEN clock.now ELSE b.breaker_since END) AS free_since,
              coalesce((e.disabled_at IS NOT NULL OR e.paused_at IS NOT NULL) AND e.deleted_at IS NULL, false) AS shut,
-             a.org_id IN (SELECT org_id FROM paused) AS org_paused,
+             o.paused_at IS NOT NULL AS org_paused,
              (SELECT i.paused_at IS NOT NULL FROM redrive.installation i WHERE i.singleton) AS all_paused,
              coalesce(e.max_in_flight IS NOT NULL OR e.rate_per_s IS NOT NULL OR b.breaker <> 'closed', false) AS counted,
              coalesce(b.breaker, 'closed') AS breaker, coalesce(b.worker_id = $10::uuid AND b.owned_until > clock.now, false) AS owned
