@@ -115,12 +115,9 @@ async def ahead_of(session: Session, task_id: UUID) -> Ahead:
     return Ahead(None, None) if row is None else Ahead(row["head"], row["halted_by"])
 
 
-async def lift_halts(session: Session, *, task_ids: Sequence[UUID] = (), endpoint_id: UUID | None = None) -> int:
+async def lift_halts(session: Session, *, task_ids: Sequence[UUID] = (), endpoint_id: UUID | None = None) -> None:
     """What halted these lanes goes away for good: they go on with what waits. For those who remove it."""
-    row = await session.fetchrow("lift_halts", session.org_id, list(task_ids), endpoint_id)
-    assert row is not None
-    count: int = row["n"]
-    return count
+    await session.execute("lift_halts", session.org_id, list(task_ids), endpoint_id)
 
 
 async def _ids(session: Session, name: str, endpoint_id: UUID, after: object, limit: int) -> list[UUID]:

@@ -6,15 +6,6 @@ ALTER TABLE redrive.task ADD COLUMN held_at timestamptz;          -- where it is
 ALTER TABLE redrive.endpoint ADD COLUMN resumed_at timestamptz;   -- when it was last enabled or resumed
 ALTER TABLE redrive.lane ADD COLUMN resumed_at timestamptz;       -- when its last halt was lifted
 
--- promote_next: as before; what waited behind a halt begins when that was lifted.
-CREATE OR REPLACE FUNCTION redrive.promote_next(p_org uuid, p_lane uuid, p_now timestamptz) RETURNS void LANGUAGE plpgsql VOLATILE AS $$
-BEGIN
-  UPDATE redrive.task t SET behind = NULL, due_at = greatest(t.due_at, p_now),
-         begun_at = greatest(t.begun_at, (SELECT l.resumed_at FROM redrive.lane l WHERE l.org_id = p_org AND l.lane = p_lane))
-   WHERE t.org_id = p_org AND t.id = (
-     SELECT n.id FROM redrive.task n WHERE n.org_id = p_org AND n.lane = p_lane AND n.behind AND n.open ORDER BY n.place LIMIT 1);
-END $$;
-
 -- lift_halt: as before, and the lane remembers when.
 CREATE OR REPLACE FUNCTION redrive.lift_halt() RETURNS trigger LANGUAGE plpgsql AS $$
 DECLARE

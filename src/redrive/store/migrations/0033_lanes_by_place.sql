@@ -2,6 +2,7 @@
 
 -- promote_next: the first of a lane becomes its head, and is due from then on. Called where a head has ended, in the same transaction.
 -- The first one may be ending at this moment (a person skips it, it expires): then this waits for that, and takes the one behind it.
+-- What waited behind a halt begins when that was lifted.
 CREATE OR REPLACE FUNCTION redrive.promote_next(p_org uuid, p_lane uuid, p_now timestamptz) RETURNS void LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
   v_next uuid;

@@ -1,5 +1,5 @@
 -- lift_halts: halts whose cause goes away, with the dead letters of some tasks or with an endpoint. A worker looks for the lanes' next
--- heads. Answers how many. $1 org, $2 tasks, $3 endpoint (NULL: none).
+-- heads. $1 org, $2 tasks, $3 endpoint (NULL: none).
 WITH chosen AS MATERIALIZED (
   SELECT l.lane FROM redrive.lane l WHERE l.org_id = $1 AND l.halted_by = ANY ($2::uuid[])
    UNION
@@ -10,4 +10,4 @@ lifted AS (
   RETURNING l.org_id, l.lane),
 woken AS (
   INSERT INTO redrive.lane_wake (org_id, lane) SELECT org_id, lane FROM lifted RETURNING 1)
-SELECT count(*)::int AS n, CASE WHEN count(*) > 0 THEN redrive.tell(ARRAY[''], ARRAY[$1], ARRAY[NULL]::uuid[])::text END AS told FROM woken;
+SELECT redrive.tell(ARRAY[''], ARRAY[$1], ARRAY[NULL]::uuid[])::text AS told FROM woken LIMIT 1;
