@@ -74,7 +74,6 @@ class Agenda:
                 outlet.due[stream.is_retry] = at + max(0.0, (due_at - survey.now).total_seconds())
         for stream, due in self._told_since:
             self.outlet(stream.place).tell(stream.is_retry, due)
-        self._told_since = []
         self._surveyed_at = survey.now
         self._lost = set(survey.lost)
         self._deleted = survey.deleted

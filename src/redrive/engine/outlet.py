@@ -233,8 +233,7 @@ class Outlet:
                 self.pace.hold(at, owned.moment(owned.paced_until, at))
         elif self.pace.rate_per_s != owned.rate_per_s:
             self.pace.set_rate(at, owned.rate_per_s)
-        stays_closed = owned.breaker == name_of(self.breaker) == BreakerState.CLOSED
-        if owned.breaker != name_of(self.breaker) or (owned.is_new and not stays_closed):
+        if owned.breaker != name_of(self.breaker) or (owned.is_new and owned.breaker != BreakerState.CLOSED):
             self.set_breaker(_breaker_of(owned, at), at)
         self.counted = self.max_in_flight is not None or self.pace is not None or not isinstance(self.breaker, Closed)
         self.owned_until = at + SETTLED_S
