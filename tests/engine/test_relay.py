@@ -177,29 +177,28 @@ async def test_an_endpoint_that_cannot_be_delivered_to_is_a_failure_whether_a_hu
     assert result.outcome.category is Category.CONFIGURATION
 
 
-async def test_what_the_hub_could_not_deliver_fails_by_its_word() -> None:
+async def unanswered(why: str, category: Category, *, sent: bool) -> Try:
+    """What comes of a try whose hub says that its service did not answer."""
     task = job()
     relay = await relay_with(task)
     hub = PlayedHub(relay)
     trying = asyncio.create_task(relay.attempt(task, NOW))
-    sent = await hub.delivery()
-    hub.seat.heard(Unanswered(sent.id, sent.fence, "refused password=canary", Category.TIMEOUT, True))
+    delivery = await hub.delivery()
+    hub.seat.heard(Unanswered(delivery.id, delivery.fence, why, category, sent))
     result = await trying
     assert isinstance(result, Try)
+    return result
+
+
+async def test_what_the_hub_could_not_deliver_fails_by_its_word() -> None:
+    result = await unanswered("refused password=canary", Category.TIMEOUT, sent=True)
     assert result.outcome == Failure(
         Category.TIMEOUT, "The local service: refused password=[redacted]", possible_duplicate=True
     )
 
 
 async def test_what_a_hub_says_cannot_be_sent_is_not_tried_again() -> None:
-    task = job()
-    relay = await relay_with(task)
-    hub = PlayedHub(relay)
-    trying = asyncio.create_task(relay.attempt(task, NOW))
-    sent = await hub.delivery()
-    hub.seat.heard(Unanswered(sent.id, sent.fence, "its headers", Category.CONFIGURATION, False))
-    result = await trying
-    assert isinstance(result, Try)
+    result = await unanswered("its headers", Category.CONFIGURATION, sent=False)
     assert isinstance(result.outcome, Failure)
     assert (result.outcome.category, result.outcome.steer) == (Category.CONFIGURATION, Steer.GIVE_UP)
 

@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 from uuid import UUID
 
@@ -31,6 +33,14 @@ async def _skip_waiting(engine: Engine, task_id: UUID) -> None:
     """A dead letter of one that waits behind others, and was never tried."""
     given = (engine.clock.now(), engine.org_id, [task_id], ["unknown"], ["a cause"], ["skipped"])
     await engine.sql.fetch(query("skip_many"), *given)
+
+
+@asynccontextmanager
+async def _expiring(engine: Engine, event_id: UUID) -> AsyncIterator[None]:
+    """One that waits dies in a transaction that is committed at the end of the block."""
+    async with engine.sql.acquire() as other, other.transaction():
+        await other.execute(EXPIRE, event_id)
+        yield
 
 
 async def test_of_an_ordered_endpoint_only_the_head_is_claimed(engine: Engine) -> None:
@@ -311,14 +321,10 @@ async def test_deaths_in_a_lane_wait_for_nobody_who_ends_another_one_of_it(live:
     await engine.endpoint(ordered=True)
     _, second, third = [await engine.accept() for _ in range(3)]
     head = await engine.claim_one()
-    async with engine.sql.acquire() as other:
-        transaction = other.transaction()
-        await transaction.start()
-        await other.execute(EXPIRE, third)
+    async with _expiring(engine, third):
         async with asyncio.timeout(10):
             await engine.kill(head)
         assert [job.event_id for job in await engine.claim()] == [second]
-        await transaction.commit()
 
 
 async def test_a_transaction_that_stays_open_after_adding_to_a_lane_stops_nobody(engine: Engine) -> None:
@@ -370,13 +376,9 @@ async def test_a_head_that_ends_while_the_next_one_is_being_ended_leaves_the_lan
     await engine.endpoint(ordered=True)
     _, second, third = [await engine.accept() for _ in range(3)]
     head = await engine.claim_one()
-    async with engine.sql.acquire() as other:
-        transaction = other.transaction()
-        await transaction.start()
-        await other.execute(EXPIRE, second)
+    async with _expiring(engine, second):
         ending = asyncio.create_task(engine.succeed(head))
         await engine.until(ANYBODY_WAITS)
-        await transaction.commit()
     assert (await ending).held_lease
     assert [job.event_id for job in await engine.claim()] == [third]
 
