@@ -12,6 +12,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from redrive.api.problems import FieldError, invalid
 from redrive.core.address import MAX_URL_CHARS, AddressRules, BadUrl, parse_target
+from redrive.core.headers import MAX_HEADERS, TOO_LARGE, are_too_large, name_problem, value_problem
 from redrive.core.inbound import MAX_SECRET_CHARS, Scheme, secret_problem
 from redrive.core.policy import MAX_TIMEOUT_S, MIN_TIMEOUT_S
 from redrive.core.redact import REDACTED
@@ -20,8 +21,6 @@ from redrive.store.hooks import Verification
 
 MAX_NAME_CHARS = 200
 MAX_EVENT_TYPES = 100
-MAX_HEADERS = 50
-MAX_HEADERS_BYTES = 8_192
 MAX_CA_CHARS = 65_536
 MAX_IN_FLIGHT = 10_000
 MIN_BLOCK_S = 1.0
@@ -30,29 +29,6 @@ MAX_RATE_PER_S = 100_000.0
 MIN_RATE_PER_S = 0.001
 RELAY_POLICY = "relay"
 
-# Ours to set, or the connection's: a second one would change the meaning of the request.
-FORBIDDEN_HEADERS = frozenset(
-    {
-        "host",
-        "content-length",
-        "content-type",
-        "content-encoding",
-        "transfer-encoding",
-        "connection",
-        "keep-alive",
-        "te",
-        "trailer",
-        "upgrade",
-        "expect",
-        "accept-encoding",
-        "user-agent",
-    }
-)
-FORBIDDEN_PREFIXES = ("webhook-", "redrive-", "proxy-")
-
-_TOO_LARGE = f"together they must not be larger than {MAX_HEADERS_BYTES} bytes"
-_TOKEN = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
-_VALUE = re.compile(r"(?:[!-~](?:[ -~\t]*[!-~])?)?")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 
@@ -66,23 +42,15 @@ def _header_lines(headers: dict[str, str]) -> dict[str, str]:
     """Every header by itself, then all together. Values are never repeated: they may be secrets."""
     seen: set[str] = set()
     for name, value in headers.items():
-        lower = name.lower()
-        if not _TOKEN.fullmatch(name):
-            raise ValueError("a header's name holds letters, digits and hyphens only")
-        if lower in FORBIDDEN_HEADERS or lower.startswith(FORBIDDEN_PREFIXES):
-            raise ValueError(f"{name} is set by Redrive itself and cannot be given")
-        if lower in seen:
+        wrong = name_problem(name) or value_problem(name, value)
+        if wrong is not None:
+            raise ValueError(wrong)
+        if name.lower() in seen:
             raise ValueError(f"{name} is given twice")
-        if not _VALUE.fullmatch(value):
-            raise ValueError(f"the value of {name} must be printable ASCII without line breaks or blanks at its ends")
-        seen.add(lower)
-    if _are_too_large(headers.items()):
-        raise ValueError(_TOO_LARGE)
+        seen.add(name.lower())
+    if are_too_large(headers.items()):
+        raise ValueError(TOO_LARGE)
     return headers
-
-
-def _are_too_large(headers: Iterable[tuple[str, str]]) -> bool:
-    return sum(len(name) + len(value) + 4 for name, value in headers) > MAX_HEADERS_BYTES
 
 
 def _certificates(pem: str) -> str:
@@ -246,8 +214,8 @@ def kept_headers(given: Iterable[tuple[str, str]], stored: Iterable[tuple[str, s
             message = f"{name} has no stored value that {REDACTED} could stand for; give its value"
             raise invalid(FieldError(("body", "headers"), message))
         kept.append((name, known[name.lower()] if value == REDACTED else value))
-    if _are_too_large(kept):
-        raise invalid(FieldError(("body", "headers"), _TOO_LARGE))
+    if are_too_large(kept):
+        raise invalid(FieldError(("body", "headers"), TOO_LARGE))
     return tuple(kept)
 
 
