@@ -20,8 +20,8 @@ from redrive.core.lifecycle import (
     relay_status,
     retry_attempts,
     retry_count,
-    step_status,
 )
+from redrive.core.run_states import step_status
 
 TASK_MOVES = {
     "waiting": "leased held dead",
@@ -77,11 +77,12 @@ def test_the_words_for_a_task_in_every_vocabulary(
     state: str, attempts: int, reason: str | None, closed: bool, words: tuple[str | None, ...]
 ) -> None:
     task, why = TaskState(state), None if reason is None else Reason(reason)
+    letter = None if state != "dead" else "resolved" if closed else "open"
     assert words == (
         queue_status(task, attempts),
         relay_status(task, why),
         event_status([task]),
-        step_status(task, attempts, why, closed),
+        step_status(state, letter, tried=attempts > 0),
     )
 
 
@@ -89,14 +90,12 @@ def test_every_state_has_a_word_everywhere() -> None:
     for state, attempts, reason, closed in product(TaskState, (0, 1, 5), Reason, (True, False)):
         queue_status(state, attempts)
         assert relay_status(state, reason)
-        assert step_status(state, attempts, reason, closed)
+        assert step_status(state, "ignored" if closed else None, tried=attempts > 0)
 
 
 def test_a_dead_task_without_a_reason_is_a_bug() -> None:
     with pytest.raises(ValueError, match="reason"):
         relay_status(TaskState.DEAD, None)
-    with pytest.raises(ValueError, match="reason"):
-        step_status(TaskState.DEAD, 1, None, closed=False)
 
 
 @pytest.mark.parametrize("states", list(product(TaskState, TaskState)), ids="-".join)

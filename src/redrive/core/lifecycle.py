@@ -124,20 +124,6 @@ def event_status(task_states: Iterable[TaskState], *, acked: bool = False) -> Ev
     return EventStatus.FAILED if TaskState.DEAD in states else EventStatus.DELIVERED
 
 
-def step_status(state: TaskState, attempts: int, reason: Reason | None, closed: bool) -> str:
-    """The word for a step of a workflow. `closed`: a person resolved or ignored its dead letter without success."""
-    match state:
-        case TaskState.SUCCEEDED:
-            return "SUCCESS"
-        case TaskState.DEAD:
-            assert _why(reason)
-            return "FAILED" if closed else "DLQ"
-        case TaskState.WAITING | TaskState.HELD:
-            return "RETRYING" if attempts else "PENDING"
-        case TaskState.LEASED:
-            return "RUNNING"
-
-
 def retry_count(attempts: int) -> int:
     """Retries made: 0 after the first failure, max_retries when exhausted."""
     return max(attempts - 1, 0)
