@@ -10,11 +10,10 @@ from hypothesis.strategies import booleans, dictionaries, floats, integers, list
 from redrive.api.json_rules import (
     MAX_EXPLAINED_CHARS,
     MAX_INTEGER_DIGITS,
-    MAX_JSON_DEPTH,
     BadJson,
     decode_strictly,
-    is_too_deep,
 )
+from redrive.core.json_depth import MAX_JSON_DEPTH, is_too_deep
 
 json_values = recursive(
     none() | booleans() | integers() | floats(allow_nan=False, allow_infinity=False) | text(),

@@ -11,15 +11,12 @@ from dataclasses import dataclass, field
 import msgspec
 
 from redrive.api.problems import Place
+from redrive.core.json_depth import MAX_JSON_DEPTH, is_too_deep
 
-MAX_JSON_DEPTH = 64
 MAX_INTEGER_DIGITS = sys.int_info.default_max_str_digits  # what Python itself converts
 MAX_EXPLAINED_CHARS = 262_144  # a walk through more would hold up the other requests
 MAX_SHOWN_KEY_CHARS = 100
 
-_STRINGS = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
-_TO_SQUARE = bytes.maketrans(b"{}", b"[]")
-_NOT_BRACKETS = bytes(byte for byte in range(256) if byte not in b"[]{}")
 _TOKEN = re.compile(
     r'[ \t\r\n]*+(?:(?P<string>"[^"\\]*+(?:\\.[^"\\]*+)*+")|(?P<number>-?+[0-9][0-9.eE+-]*+)'
     r"|(?P<word>-?+[A-Za-z]++)|(?P<mark>[\[\]{},:]))",
@@ -47,18 +44,6 @@ def decode_strictly(body: bytes | msgspec.Raw) -> object:
     if is_too_deep(bytes(body)):
         raise explain(bytes(body), None)
     return value
-
-
-def is_too_deep(body: bytes) -> bool:
-    """Whether a valid JSON text nests deeper than the limit. Each round takes the innermost brackets away."""
-    if body.count(b"[") + body.count(b"{") <= MAX_JSON_DEPTH:
-        return False
-    brackets = _STRINGS.sub(b"", body).translate(_TO_SQUARE, _NOT_BRACKETS)
-    for _ in range(MAX_JSON_DEPTH):
-        if not brackets:
-            return False
-        brackets = brackets.replace(b"[]", b"")
-    return bool(brackets)
 
 
 def explain(body: bytes, error: Exception | None) -> BadJson:
