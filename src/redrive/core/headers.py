@@ -1,7 +1,7 @@
 """Which HTTP headers people may give to what is sent. Pure.
 
-Called by api.endpoint_input for endpoints and for steps of workflows. What these rules let
-through, the delivering client can send. Values are never repeated in a message: they may be secrets.
+Called by api.endpoint_input for endpoints, by core.step_fields for steps of workflows. What these rules let through,
+the delivering client can send. Values are never repeated in a message: they may be secrets.
 """
 
 import re

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from redrive.core.headers import TOO_LARGE, are_too_large, value_problem
+from redrive.core.json_depth import MAX_JSON_DEPTH, is_too_deep
 from redrive.core.limits import MAX_PAYLOAD_BYTES
 from redrive.core.redact import redact_text
 from redrive.core.spec import number_problem
@@ -131,6 +132,8 @@ class _Render:
                 raise TemplateError("holds half of a surrogate pair, which is no character") from None
             if len(body) > self.max_bytes:
                 raise TemplateError(f"is larger than {self.max_bytes} bytes")
+            if is_too_deep(body):
+                raise TemplateError(f"is nested deeper than {MAX_JSON_DEPTH} levels once it is filled in")
             return body
 
     def _url(self) -> str | None:

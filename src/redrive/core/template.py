@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import NoReturn
 
+from redrive.core.json_depth import MAX_JSON_DEPTH
 from redrive.core.spec import Place
 
 MAX_EXPRESSION_CHARS = 500
-MAX_TEMPLATE_DEPTH = 64
+MAX_TEMPLATE_DEPTH = MAX_JSON_DEPTH
 MAX_RENDERED_CHARS = 4_194_304
 MAX_CACHED_TEXTS = 4_096
 MAX_CACHED_CHARS = 1_000  # of one text; longer ones are taken apart anew
