@@ -5,8 +5,9 @@ from typing import TYPE_CHECKING, Any
 from redrive.core.classify import ConfigurationError, classify_error, error_category, is_retriable
 from redrive.core.notices import DeadLetterNotice
 from redrive.core.steer import GiveUp, RetryLater
-from redrive.destinations.python import Task
+from redrive.destinations.handler_tasks import StepTask, Task
 from redrive.library import Redrive
+from redrive.python_workflows import step
 from redrive.version import __version__
 
 if TYPE_CHECKING:
@@ -21,11 +22,13 @@ __all__ = [
     "Redrive",
     "RetryLater",
     "RetryService",
+    "StepTask",
     "Task",
     "__version__",
     "classify_error",
     "error_category",
     "is_retriable",
+    "step",
 ]
 
 _OF_RETRY_SERVICE = ("NotFound", "NotPossible", "RetryService")

@@ -32,6 +32,8 @@ from redrive.destinations.callbacks import Callback, awaitable
 from redrive.destinations.client import Client
 from redrive.destinations.http import HttpDestination
 from redrive.destinations.python import Handler, HandlerDestination
+from redrive.destinations.step_calls import StepCalls
+from redrive.destinations.steps import InnerSteps
 from redrive.engine.callbacks import Callbacks
 from redrive.engine.health import HealthBook
 from redrive.engine.heartbeat import Heartbeat
@@ -58,8 +60,10 @@ from redrive.store.orgs import DEFAULT_ORG, new_id
 from redrive.store.retention import Retention
 from redrive.store.seal import Sealer
 from redrive.store.statistics import analyse_new
+from redrive.store.step_book import StoredSteps
 from redrive.store.tasks import Tasks
 from redrive.store.workers import Workers
+from redrive.store.workflows import Versions
 from redrive.version import __version__
 
 SEAL_FILE = "secret.key"
@@ -171,10 +175,16 @@ async def open_worker(
 ) -> AsyncIterator[Worker]:
     """A worker with its destinations, which are closed behind it. Without webhooks it needs no sealing key."""
     destinations: list[Destination] = []
-    if webhooks:
-        destinations.append(_http(settings, engine))
+    sealer = sealer_of(settings) if webhooks else None
+    steps = StoredSteps(engine, clock or DatabaseClock(), Versions(sealer))
+    if sealer is not None:
+        destinations += [
+            _http(settings, engine, sealer),
+            _step_calls(settings, engine, sealer, steps),
+            InnerSteps(steps),
+        ]
     if handlers:
-        destinations.append(HandlerDestination(handlers, slot_wait_s=settings.lease_margin_s / 4))
+        destinations.append(HandlerDestination(handlers, steps=steps, slot_wait_s=settings.lease_margin_s / 4))
     try:
         yield Worker(
             store or Tasks(engine, clock or DatabaseClock()),
@@ -192,13 +202,20 @@ async def open_worker(
             await destination.aclose()
 
 
-def _http(settings: Settings, engine: Database) -> HttpDestination:
-    client = Client(
+def _http(settings: Settings, engine: Database, sealer: Sealer) -> HttpDestination:
+    return HttpDestination(_client(settings), EndpointTermsBook(engine, sealer), version=__version__)
+
+
+def _step_calls(settings: Settings, engine: Database, sealer: Sealer, steps: StoredSteps) -> StepCalls:
+    return StepCalls(_client(settings), EndpointTermsBook(engine, sealer), steps, version=__version__)
+
+
+def _client(settings: Settings) -> Client:
+    return Client(
         rules=AddressRules(settings.allow_networks),
         max_connections=settings.concurrency * 2,
         max_per_origin=min(MAX_PER_ORIGIN, settings.concurrency),
     )
-    return HttpDestination(client, EndpointTermsBook(engine, sealer_of(settings)), version=__version__)
 
 
 async def run_worker(

@@ -13,22 +13,27 @@
 import asyncio
 import json
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 from uuid import UUID
 
+from redrive.core.workflow import Workflow
 from redrive.destinations.callbacks import Callback
 from redrive.destinations.python import Handler
+from redrive.python_workflows import read_class
 from redrive.settings import Settings, load_settings
 from redrive.store.db import Pooler
 from redrive.store.embedded import running_url
 from redrive.store.handover import HandIn, Producer, hand_in, hand_in_sync
 from redrive.store.orgs import DEFAULT_ORG
+from redrive.store.run_handover import start_run
 
 MAX_NAME_CHARS = 200
 
 H = TypeVar("H", bound=Handler)
 C = TypeVar("C", bound=Callback)
+W = TypeVar("W", bound=type)
 
 
 class Redrive:
@@ -52,6 +57,7 @@ class Redrive:
         self._producer: Producer | None = None
         self._opening = asyncio.Lock()
         self.handlers: dict[str, Handler] = {}
+        self.workflows: dict[str, Workflow] = {}
         self.dead_letter_callback: Callback | None = None
         self._policies: dict[str, str] = {}
 
@@ -69,6 +75,26 @@ class Redrive:
             return handler
 
         return register
+
+    def workflow(self, named: str | type | None = None) -> Any:
+        """Register a class whose methods are the steps of a workflow: `@app.workflow`, or `@app.workflow("name")`.
+
+        Without a name it is the name of the class. A worker that runs this app stores the definition when it starts.
+        """
+        if isinstance(named, type):
+            return self._add_workflow(named.__name__, named)
+        return lambda cls: self._add_workflow(named or cls.__name__, cls)
+
+    def _add_workflow(self, name: str, cls: W) -> W:
+        if name in self.workflows:
+            raise ValueError(f"there is a workflow named {name!r} already")
+        workflow, handlers = read_class(name, cls)
+        taken = sorted(handlers.keys() & self.handlers.keys())
+        if taken:
+            raise ValueError(f"there is a handler named {taken[0]!r} already")
+        self.workflows[name] = workflow
+        self.handlers |= handlers
+        return cls
 
     def on_dead_letter(self, callback: C) -> C:
         """Register what is told of dead letters, asynchronous or not: it gets a DeadLetterNotice."""
@@ -128,6 +154,31 @@ class Redrive:
         )
         return await self._hand_in(connection, item)
 
+    async def start(
+        self,
+        workflow: str,
+        input: Any = None,
+        *,
+        idempotency_key: str | None = None,
+        correlation_id: str | None = None,
+        traceparent: str | None = None,
+        connection: Any = None,
+    ) -> UUID:
+        """Begin a run of a workflow and answer its id; `connection` and `idempotency_key` as in `enqueue`.
+
+        The workflow must be stored: by a worker that runs this app, or by `PUT /v1/workflows/{name}`.
+        """
+        begin = partial(
+            start_run,
+            org=self._org,
+            workflow=workflow,
+            input=body_of(input),
+            idempotency_key=idempotency_key,
+            correlation_id=correlation_id,
+            traceparent=traceparent,
+        )
+        return await begin(connection if connection is not None else (await self._own_producer()).connections)
+
     def _call_of(
         self,
         name: str,
@@ -143,10 +194,13 @@ class Redrive:
     async def _hand_in(self, connection: Any, item: HandIn) -> UUID:
         if connection is not None:
             return await hand_in(connection, item)
+        return await (await self._own_producer()).hand_in(item)
+
+    async def _own_producer(self) -> Producer:
         async with self._opening:  # two first calls at once make one pool
             if self._producer is None:
                 self._producer = await Producer.open(self.database_url(), pooler=self._pooler or self.settings().pooler)
-        return await self._producer.hand_in(item)
+        return self._producer
 
     @property
     def org(self) -> str:

@@ -6,7 +6,7 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from redrive.api.event_input import id_of_key
+from redrive.core.ids import id_of_key
 
 from .conftest import Api
 

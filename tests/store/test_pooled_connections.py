@@ -22,7 +22,7 @@ from redrive.core.decide import RetryIn
 from redrive.core.permissions import Role
 from redrive.core.ports import HTTP_QUEUE, NO_EXCHANGE, Settlement
 from redrive.core.presets import PRESETS
-from redrive.destinations.python import Task
+from redrive.destinations.handler_tasks import Task
 from redrive.settings import load_settings
 from redrive.store import policies
 from redrive.store.audit import Act

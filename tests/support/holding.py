@@ -35,8 +35,8 @@ class HoldingReceiver(Receiver):
 
     @property
     def ids(self) -> list[str]:
-        """The message ids in the order they came, repeated ones included."""
-        return [request.headers["webhook-id"] for request in self.requests]
+        """The message ids, or the keys of steps, in the order they came, repeated ones included."""
+        return [request.headers.get("webhook-id") or request.headers["idempotency-key"] for request in self.requests]
 
     async def _note(self, request: Received) -> None:
         await super()._note(request)

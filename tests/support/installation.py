@@ -58,11 +58,13 @@ class Installation:
     api: Remote
     relay: RelayDestination
 
-    async def work(self) -> None:
+    async def work(self, handlers: Mapping[str, Handler] | None = None) -> None:
         """Carry out everything that is due by the test's clock, operations included."""
         steps = OperationSteps(self.stores.engine, self.clock)
         await steps.step()
-        async with open_worker(self.settings, self.stores.engine, clock=self.clock, dice=lambda: 0.5) as worker:
+        async with open_worker(
+            self.settings, self.stores.engine, clock=self.clock, dice=lambda: 0.5, handlers=handlers
+        ) as worker:
             await worker.run_until_idle()
         await self.relay_worker().run_until_idle()
         await steps.step()

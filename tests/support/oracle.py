@@ -42,6 +42,13 @@ async def assert_sound(
         )
         never_came = {str(row[0]) for row in succeeded} - set(received)
         assert not never_came, f"{len(never_came)} events are said to have succeeded that nobody received"
+        steps = await connection.fetch(
+            "SELECT s.idempotency_key FROM redrive.step s "
+            "JOIN redrive.task t ON t.org_id = s.org_id AND t.id = s.task_id "
+            "WHERE t.state = 'succeeded' AND t.queue = 'step.http'"
+        )
+        never_came = {row[0] for row in steps} - set(received)
+        assert not never_came, f"{len(never_came)} steps are said to have succeeded that nobody was called for"
         if now is None:
             assert await connection.fetchval(_OVERLAPS) == 0, "one task had two tries at once"
     finally:

@@ -36,6 +36,23 @@ class Remote:
         answer = await self.http.request("PUT", f"/v1/policies/{name}", spec)
         assert answer.status == 200, answer.body
 
+    async def workflow(self, name: str, *steps: Mapping[str, Any], **fields: object) -> dict[str, Any]:
+        answer = await self.http.request("PUT", f"/v1/workflows/{name}", {"steps": list(steps), **fields})
+        assert answer.status == 200, answer.body
+        made: dict[str, Any] = answer.json
+        return made
+
+    async def run(self, workflow: str, input: object = None, **headers: str) -> str:
+        """The id of a run that was begun."""
+        answer = await self.http.post(f"/v1/workflows/{workflow}/runs", {"input": input}, **headers)
+        assert answer.status == 202, answer.body
+        run_id: str = answer.json["run_id"]
+        return run_id
+
+    async def run_of(self, run_id: str) -> dict[str, Any]:
+        run: dict[str, Any] = await self.get(f"/v1/runs/{run_id}")
+        return run
+
     async def endpoint(self, url: str, **fields: object) -> dict[str, Any]:
         """An endpoint that gets only what is addressed to it."""
         given = {"name": f"endpoint {uuid4().hex}", "url": url, "event_types": [f"only.{uuid4().hex}"], **fields}

@@ -241,6 +241,7 @@ def admits(dependency: object) -> str | None:
 
 Known = Annotated[Caller, Depends(allowed(None))]
 Reader = Annotated[Caller, Depends(allowed(Action.READ))]
+Producer = Annotated[Caller, Depends(allowed(Action.PRODUCE))]
 Consumer = Annotated[Caller, Depends(allowed(Action.CONSUME))]
 Operator = Annotated[Caller, Depends(allowed(Action.RETRY))]
 Judge = Annotated[Caller, Depends(allowed(Action.JUDGE))]

@@ -24,11 +24,11 @@ from redrive.api.event_input import (
     MAX_TEXT_CHARS,
     decoding_error,
     elements,
-    id_of_key,
     moment,
 )
 from redrive.api.json_rules import BadJson, decode_strictly
 from redrive.api.problems import FieldError, Place, Problem, invalid, payload_too_large
+from redrive.core.ids import id_of_key
 from redrive.store.events import JSON_TYPE, MAX_PAYLOAD_BYTES, NewEvent
 
 STRUCTURED_TYPE = "application/cloudevents+json"

@@ -3,12 +3,11 @@
 The payload is never rebuilt: its bytes are stored as they came. Called by front_door and cloud_events.
 """
 
-import hashlib
 import json
 import re
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
-from typing import Annotated, Literal
+from typing import Annotated
 from uuid import UUID
 
 import msgspec
@@ -68,14 +67,6 @@ def idempotency_key_in(given: bytes | None) -> str | None:
         message = f"must be 1 to {MAX_IDEMPOTENCY_KEY_CHARS} printable ASCII characters"
         raise invalid(FieldError(("header", "Idempotency-Key"), message))
     return given.decode("ascii")
-
-
-def id_of_key(org_id: UUID, kind: Literal["event", "handler", "cloudevent"], key: str) -> UUID:
-    """The event id that an idempotency key stands for; the SQL function of that name says the same."""
-    digest = bytearray(hashlib.sha256(org_id.bytes + f"{kind}:{key}".encode()).digest()[:16])
-    digest[6] = digest[6] & 0x0F | 0x80
-    digest[8] = digest[8] & 0x3F | 0x80
-    return UUID(bytes=bytes(digest))
 
 
 def read_event(body: bytes) -> EventIn:

@@ -22,7 +22,6 @@ from redrive.api.event_input import (
     MAX_BATCH_BYTES,
     MAX_EVENT_BYTES,
     EventIn,
-    id_of_key,
     idempotency_key_in,
     new_event,
     read_array,
@@ -31,6 +30,7 @@ from redrive.api.event_input import (
 )
 from redrive.api.meters import check_room, check_size, has_room
 from redrive.api.problems import FieldError, Place, Problem, bad_query, forbidden, invalid, unauthorised
+from redrive.core.ids import id_of_key
 from redrive.core.permissions import Action
 from redrive.store.events import MAX_PAYLOAD_BYTES, NewEvent, Receipt
 from redrive.store.keys import Caller

@@ -18,10 +18,10 @@ from redrive.api.body import BodyReader, Receive
 from redrive.api.committer import Committer
 from redrive.api.context import ApiContext
 from redrive.api.endpoint_view import HOOKS_PATH
-from redrive.api.event_input import id_of_key
 from redrive.api.meters import check_room, check_size
 from redrive.api.problems import Problem, not_found, unavailable
 from redrive.core import inbound
+from redrive.core.ids import id_of_key
 from redrive.core.inbound import BadHeaders, Scheme
 from redrive.store.events import MAX_PAYLOAD_BYTES, NewEvent, Receipt
 from redrive.store.hooks import MAX_TOKEN_CHARS, Hook, find_hook, repetition

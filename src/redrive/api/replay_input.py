@@ -52,6 +52,9 @@ class ReplayIn(RedriveIn):
     payload: Any = Field(default=None, description="Any JSON but null; delivered byte for byte as sent.")
     headers: Annotated[Headers, AfterValidator(_harmless)] | None = None
     discard_edit: bool = False
+    new_idempotency_key: bool = Field(
+        default=False, description="Of a step: its effects carry another key than before, so that they happen again."
+    )
 
     def edit(self, body: bytes) -> Edit:
         """`body`: the request's, which has the payload's own bytes."""
@@ -61,14 +64,7 @@ class ReplayIn(RedriveIn):
         return Edit(payload, self.headers, self.discard_edit)
 
     def policy(self) -> Policy | str | None:
-        given = self.override_retry_policy
-        if not isinstance(given, dict):
-            return given
-        try:
-            return Policy.from_spec({name: value for name, value in given.items() if name not in _NOT_SPEC})
-        except PolicyError as error:
-            place = ("body", "override_retry_policy")
-            raise invalid(*(FieldError((*place, *inner), message) for inner, message in error.errors)) from None
+        return override_of(self.override_retry_policy)
 
     def check_kind(self, kind: str) -> None:
         """Refuse what a dead letter of this kind cannot do."""
@@ -79,10 +75,23 @@ class ReplayIn(RedriveIn):
                 errors.append(FieldError(("body", "mode"), why))
             if self.from_step_index is not None:
                 errors.append(FieldError(("body", "from_step_index"), why))
+            if self.new_idempotency_key:
+                errors.append(FieldError(("body", "new_idempotency_key"), why))
         if kind != HTTP_KIND and self.headers is not None:
             errors.append(FieldError(("body", "headers"), f"a task of the kind {kind} is sent without headers"))
         if errors:
             raise invalid(*errors)
+
+
+def override_of(given: dict[str, object] | str | None) -> Policy | str | None:
+    """A policy to replay something under: its spec, or the name of one in force."""
+    if not isinstance(given, dict):
+        return given
+    try:
+        return Policy.from_spec({name: value for name, value in given.items() if name not in _NOT_SPEC})
+    except PolicyError as error:
+        place = ("body", "override_retry_policy")
+        raise invalid(*(FieldError((*place, *inner), message) for inner, message in error.errors)) from None
 
 
 class _Payload(msgspec.Struct):

@@ -49,9 +49,11 @@ from redrive.api.routes import (
     replay,
     retries,
     retry_queue,
+    runs,
     session,
     stats,
     users,
+    workflows,
 )
 from redrive.api.status_desk import StatusDesk
 from redrive.api.status_window import StatusWindow
@@ -72,6 +74,8 @@ _ROUTES = (
     replay,
     dead_letters,
     operations,
+    workflows,
+    runs,
     inbox,
     logs,
     policies,

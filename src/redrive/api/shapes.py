@@ -104,17 +104,26 @@ def dead_letter_detail(row: Row, attempts: Sequence[Row]) -> Shape:
         "attempts": tries(attempts),
         "payload_snapshot": redacted_payload(row["body"]),
         "config_snapshot": {
-            "endpoint": msgspec.json.decode(row["config"]) if row["config"] else None,
+            **_configured(row),
             "policy": {"name": row["policy"], **msgspec.json.decode(row["policy_spec"], type=dict[str, object])},
         },
-        "run_id": None,
-        "step_index": None,
+        "run_id": row["run_id"],
+        "step_index": row["step"],
         "lane": row["lane"],
         "ordering_key": row["ordering_key"],
         "out_of_order": row["out_of_order"] is True,
         "halts_lane": row["lane_halted_by"] == row["id"],
     }
     return dead_letter(row) | details | judged(row)
+
+
+def _configured(row: Row) -> Shape:
+    """An endpoint as it was when the task died; of a step its definition, too."""
+    config = msgspec.json.decode(row["config"]) if row["config"] else None
+    if row["run_id"] is None or config is None:
+        return {"endpoint": config, "step": None}
+    about = {"workflow": config["workflow"], "version": config["version"], **config["step"]}
+    return {"endpoint": config["endpoint"], "step": about}
 
 
 def judged(row: Row) -> Shape:

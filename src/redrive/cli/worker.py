@@ -6,7 +6,9 @@ import sys
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Annotated
+from uuid import UUID
 
+import structlog
 import typer
 import uvloop
 
@@ -14,15 +16,22 @@ from redrive.cli.connect import proven_sealer, reach
 from redrive.cli.options import Place, command
 from redrive.cli.runner import Refused, WrongUsage, run_service
 from redrive.cli.serve import ServiceOptions
+from redrive.core.workflow import Workflow, WorkflowError
 from redrive.engine.supervisor import stop_on_signals
 from redrive.observe.logs import set_up_logs
 from redrive.settings import Settings, load_settings
+from redrive.store.audit import Act
+from redrive.store.clock import DatabaseClock
 from redrive.store.db import Database
+from redrive.store.orgs import DEFAULT_ORG, find_org
+from redrive.store.workflows import put_workflow
 
 if TYPE_CHECKING:
     from redrive.destinations.callbacks import Callback
     from redrive.destinations.python import Handler
     from redrive.library import Redrive
+
+log = structlog.get_logger("redrive.worker")
 
 
 def add_to(app: typer.Typer) -> None:
@@ -56,10 +65,13 @@ def worker(
 
         handlers: Mapping[str, Handler] = {}
         on_dead_letter: Callback | None = None
+        workflows: Mapping[str, Workflow] = {}
+        org = DEFAULT_ORG
         if app is not None:
             registered = load_app(app)
             handlers, on_dead_letter = registered.handlers, registered.dead_letter_callback
-            if not handlers and on_dead_letter is None:
+            workflows, org = registered.workflows, registered.org
+            if not (handlers or workflows) and on_dead_letter is None:
                 name = app.partition(":")[2]
                 raise Refused(
                     f"{app} has no handlers. Register some with @{name}.handler(…) or @{name}.on_dead_letter."
@@ -68,6 +80,8 @@ def worker(
         async with AsyncExitStack() as stack:
             url = await stack.enter_async_context(reach(settings))
             await _prove_seal(settings, url)
+            if workflows:
+                await _keep_workflows(settings, url, org, workflows)
             await run_worker(settings, url, stop, handlers=handlers, on_dead_letter=on_dead_letter)
         return True
 
@@ -106,6 +120,29 @@ def _with_url_of(app: "Redrive", place: Place, settings: Settings) -> Settings:
     except ConnectionError:  # nothing runs: the embedded one may be started
         return settings
     return settings.model_copy(update={"database_url": url})
+
+
+async def _keep_workflows(settings: Settings, url: str, org: str, workflows: "Mapping[str, Workflow]") -> None:
+    """Store the definitions of the app, each a new version where it has changed."""
+    engine = await Database.open(url, role="redrive_engine", size=1, pooler=settings.pooler)
+    try:
+        org_id = await find_org(engine, org)
+        if org_id is None:
+            raise Refused(f'The app is for the org "{org}", which does not exist. `redrive orgs create` makes it.')
+        for name, workflow in workflows.items():
+            await _keep_workflow(engine, org_id, name, workflow)
+    finally:
+        await engine.close()
+
+
+async def _keep_workflow(engine: Database, org_id: UUID, name: str, workflow: Workflow) -> None:
+    try:
+        async with engine.tenant(org_id) as session:
+            row, is_new = await put_workflow(session, workflow, Act("worker", source="app"), DatabaseClock(), None)
+    except WorkflowError as error:
+        raise Refused(f'The workflow "{name}" cannot be used: {error}') from None
+    if is_new:
+        log.info("workflow_stored", workflow=name, version=row["version"], org_id=str(org_id))
 
 
 async def _prove_seal(settings: Settings, url: str) -> None:

@@ -3,8 +3,12 @@
 Called by store and api wherever a row gets its id.
 """
 
+import hashlib
 from datetime import UTC, datetime
+from typing import Literal
 from uuid import UUID
+
+KeyKind = Literal["event", "handler", "cloudevent", "run"]
 
 RANDOM_BYTES = 10
 _MAX_UNIX_MS = (1 << 48) - 1
@@ -27,3 +31,11 @@ def uuid7(unix_ms: int, random_bits: bytes) -> UUID:
 def time_of(id: UUID) -> datetime:
     """When a version 7 was made."""
     return datetime.fromtimestamp((id.int >> 80) / 1000, UTC)
+
+
+def id_of_key(org_id: UUID, kind: KeyKind, key: str) -> UUID:
+    """The id that an idempotency key stands for; the SQL function of that name says the same."""
+    digest = bytearray(hashlib.sha256(org_id.bytes + f"{kind}:{key}".encode()).digest()[:16])
+    digest[6] = digest[6] & 0x0F | 0x80
+    digest[8] = digest[8] & 0x3F | 0x80
+    return UUID(bytes=bytes(digest))

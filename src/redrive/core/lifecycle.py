@@ -75,6 +75,7 @@ DEAD_LETTER_TRANSITIONS: frozenset[tuple[DeadLetterState, DeadLetterState]] = fr
         (DeadLetterState.OPEN, DeadLetterState.DELETED),
         (DeadLetterState.REPLAYING, DeadLetterState.RESOLVED),
         (DeadLetterState.REPLAYING, DeadLetterState.OPEN),
+        (DeadLetterState.REPLAYING, DeadLetterState.IGNORED),  # its run was cancelled
         (DeadLetterState.RESOLVED, DeadLetterState.REPLAYING),
         (DeadLetterState.RESOLVED, DeadLetterState.DELETED),
         (DeadLetterState.RESOLVED, DeadLetterState.OPEN),

@@ -14,10 +14,14 @@ from redrive.core.decide import Decision
 from redrive.core.notices import Call, Notice
 from redrive.core.outcome import Outcome
 from redrive.core.policy import Policy
+from redrive.core.workflow import StepSpec
 
 HTTP_QUEUE = "http"
 RELAY_QUEUE = "relay"
 HANDLER_QUEUE_PREFIX = "handler:"
+STEP_QUEUE = "step"  # of workflows: what needs nobody else
+HTTP_STEP_QUEUE = "step.http"
+STEP_HANDLER_PREFIX = "step:"
 
 
 class Job(NamedTuple):
@@ -49,6 +53,8 @@ class Job(NamedTuple):
     max_block_s: float | None = None  # how long it may keep its lane once it fails
     blocked_since: datetime | None = None  # its first failed try, moved on by the time that it was due and not tried
     free_since: datetime | None = None  # when what kept it from being tried was last lifted; None: nothing ever did
+    run_id: UUID | None = None  # the run that it is a step of
+    step: int | None = None  # which of its steps
 
 
 class Exchange(NamedTuple):
@@ -70,6 +76,8 @@ class Try(NamedTuple):
 
     outcome: Outcome
     exchange: Exchange = NO_EXCHANGE
+    output: bytes | None = None  # of a step: JSON, for the steps behind it
+    output_is_cut: bool = False  # it was too large to be kept
 
 
 class Released(NamedTuple):
@@ -88,6 +96,8 @@ class Settlement(NamedTuple):
     decision: Decision | Released
     exchange: Exchange
     took_s: float
+    output: bytes | None = None
+    output_is_cut: bool = False
 
 
 class Settled(NamedTuple):
@@ -265,6 +275,43 @@ class ReachingDestination(Destination, Protocol):
     """A destination that cannot reach every endpoint at every time: only tasks of those that it can are claimed."""
 
     def can_reach(self, endpoint_id: UUID) -> bool: ...
+
+
+class StepTerms(NamedTuple):
+    """What a try of a step needs to know besides its input. Secrets inside: never log it."""
+
+    task_id: UUID
+    run_id: UUID
+    step: int
+    workflow: str
+    spec: StepSpec  # with its headers
+    idempotency_key: str
+    url: str | None
+    problem: str | None  # why it cannot be tried, for a person to read
+    traceparent: str | None  # of the request that began the run
+    endpoint_id: UUID | None  # that an event is emitted to
+    is_cancelled: bool
+
+    def __repr__(self) -> str:
+        return f"StepTerms(run_id={self.run_id}, step={self.step})"
+
+
+class StepBook(Protocol):
+    """Where destinations look steps up, and what steps leave behind."""
+
+    async def terms(self, jobs: Sequence[Job]) -> list[StepTerms]: ...
+
+    async def emit(self, job: Job, terms: StepTerms) -> UUID | str:
+        """Hand in an event once, however often it is asked for: its id; or why it cannot be, for a person to read."""
+        ...
+
+    async def effect(self, org_id: UUID, key: str) -> bytes | None:
+        """What came of an effect of this key; None: it did not happen yet."""
+        ...
+
+    async def keep_effect(self, org_id: UUID, key: str, result: bytes) -> bytes:
+        """Keep what came of it; answers what counts: that of whoever was first."""
+        ...
 
 
 class EndpointTerms(NamedTuple):

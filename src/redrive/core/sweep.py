@@ -61,6 +61,8 @@ class ExpiredTask(NamedTuple):
     died_at: datetime
     message: str
     correlation_id: str | None
+    run_id: UUID | None = None
+    step: int | None = None
 
 
 class Expiries(NamedTuple):

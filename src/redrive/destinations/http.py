@@ -207,21 +207,25 @@ def _tried(plan: _Plan, now: datetime, answer: Answer) -> Try | Released:
             plan.url,
             plan.request_headers,
             answer.status,
-            _shown_headers(answer.headers),
+            shown_response_headers(answer.headers),
             answer.body,
             answer.truncated or answer.body_error is not None,
         )
-        return Try(_outcome(answer, now), exchange)
-    if not isinstance(answer, TransferError):
-        raise answer
-    if answer.kind is FailureKind.BUSY:
-        return Released(f"Not tried: {answer.message}.")
-    category = _CATEGORY.get(answer.kind, Category.NETWORK)
-    failure = Failure(category, answer.message, possible_duplicate=answer.sent)
-    return Try(failure, Exchange(plan.url, plan.request_headers))
+        return Try(outcome_of_response(answer, now), exchange)
+    return failed_transfer(answer, Exchange(plan.url, plan.request_headers))
 
 
-def _outcome(response: Response, now: datetime) -> Outcome:
+def failed_transfer(error: Exception, exchange: Exchange) -> Try | Released:
+    """What follows where no answer came. Used for steps of workflows, too."""
+    if not isinstance(error, TransferError):
+        raise error
+    if error.kind is FailureKind.BUSY:
+        return Released(f"Not tried: {error.message}.")
+    category = _CATEGORY.get(error.kind, Category.NETWORK)
+    return Try(Failure(category, error.message, possible_duplicate=error.sent), exchange)
+
+
+def outcome_of_response(response: Response, now: datetime) -> Outcome:
     return outcome_of(response.status, _header(response, b"retry-after"), _header(response, b"date"), now)
 
 
@@ -231,6 +235,6 @@ def _header(response: Response, name: bytes) -> str | None:
 
 
 @lru_cache(maxsize=1024)
-def _shown_headers(headers: tuple[tuple[bytes, bytes], ...]) -> str | None:
+def shown_response_headers(headers: tuple[tuple[bytes, bytes], ...]) -> str | None:
     """Receivers repeat themselves: most answers are found in the cache."""
     return shown_headers({name.decode("latin-1"): value.decode("latin-1") for name, value in headers})

@@ -8,74 +8,76 @@ import inspect
 import traceback
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextvars import copy_context
-from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
-from json import dumps, loads
+from json import dumps
 from typing import Any
-from uuid import UUID
 
 from redrive.core.classify import failure_of
 from redrive.core.outcome import Category, Failure, Success
-from redrive.core.ports import HANDLER_QUEUE_PREFIX, Exchange, Job, Released, Try
+from redrive.core.ports import HANDLER_QUEUE_PREFIX, STEP_HANDLER_PREFIX, Exchange, Job, Released, StepBook, Try
+from redrive.destinations.answers import impossible
+from redrive.destinations.handler_tasks import StepTask, Task, json_of
+from redrive.destinations.steps import Known, not_to_be_tried
 from redrive.destinations.threads import DaemonThreads
 
 MAX_THREADS = 64
 SLOT_WAIT_S = 3.0  # for a thread to come free: a fifth of a lease's margin, unless that is set
 MAX_RESULT_BYTES = 65_536
+MAX_MESSAGE_CHARS = 500
 
-Handler = Callable[["Task"], Awaitable[Any] | Any]
-
-
-@dataclass(frozen=True, slots=True)
-class Task:
-    """What a handler gets. `idempotency_key` is the same for every try: hand it on to whatever must act once."""
-
-    id: UUID
-    name: str
-    body: bytes
-    attempt: int
-    org_id: UUID
-    event_id: UUID
-    correlation_id: str | None
-
-    @property
-    def payload(self) -> Any:
-        """The body as JSON."""
-        return loads(self.body)
-
-    @property
-    def idempotency_key(self) -> str:
-        return str(self.event_id)
+Handler = Callable[[Any], Awaitable[Any] | Any]  # with a Task, or a StepTask
 
 
 class HandlerDestination:
     """`slot_wait_s` comes on top of a try's time-out, and the lease must outlast both: give it a part of the margin."""
 
     def __init__(
-        self, handlers: Mapping[str, Handler], *, threads: int = MAX_THREADS, slot_wait_s: float = SLOT_WAIT_S
+        self,
+        handlers: Mapping[str, Handler],
+        *,
+        steps: StepBook | None = None,
+        threads: int = MAX_THREADS,
+        slot_wait_s: float = SLOT_WAIT_S,
     ) -> None:
         self._handlers = dict(handlers)
+        self._book = steps
+        self._known = Known(steps) if steps is not None else None
         self._threads = DaemonThreads(threads, name="redrive-handler")
         self._slot_wait_s = slot_wait_s
 
     @property
     def queues(self) -> Sequence[str]:
-        return tuple(HANDLER_QUEUE_PREFIX + name for name in self._handlers)
+        prefixes = [HANDLER_QUEUE_PREFIX] if self._known is None else [HANDLER_QUEUE_PREFIX, STEP_HANDLER_PREFIX]
+        return tuple(prefix + name for prefix in prefixes for name in self._handlers)
 
     async def prepare(self, jobs: Sequence[Job]) -> None:
-        """Handlers need nothing."""
+        """Plain calls need nothing."""
+        steps = [job for job in jobs if job.run_id is not None]
+        if steps and self._known is not None:
+            await self._known.prepare(steps)
 
     async def attempt(self, job: Job, now: datetime) -> Try | Released:
-        name = job.queue.removeprefix(HANDLER_QUEUE_PREFIX)
+        name = job.queue.partition(":")[2]
+        task = self._task(job, name)
+        if isinstance(task, Try):
+            return task
         handler = self._handlers[name]
-        task = Task(job.id, name, job.body, job.attempts + 1, job.org_id, job.event_id, job.correlation_id)
         if inspect.iscoroutinefunction(handler):
-            return await _tried(partial(handler, task), name, job.timeout_s)
+            return await _tried(partial(handler, task), task, job.timeout_s)
         wait_s = min(job.timeout_s, self._slot_wait_s)
         if not await self._threads.take(wait_s):
             return Released(f"Not tried: no thread came free for the handler {name!r} within {wait_s:g} s.")
-        return await _tried(partial(self._in_thread, handler, task), name, job.timeout_s)
+        return await _tried(partial(self._in_thread, handler, task), task, job.timeout_s)
+
+    def _task(self, job: Job, name: str) -> Task | Try:
+        facts = (job.id, name, job.body, job.attempts + 1, job.org_id, job.event_id, job.correlation_id)
+        if job.run_id is None or self._known is None or self._book is None:
+            return Task(*facts)
+        terms = self._known.take(job)
+        if terms is None:
+            return impossible("The step's run does not exist.", None)
+        return not_to_be_tried(terms) or StepTask(*facts, terms=terms, book=self._book)
 
     async def _in_thread(self, handler: Handler, task: Task) -> Any:
         result = await self._threads.run(partial(copy_context().run, handler, task))
@@ -85,7 +87,7 @@ class HandlerDestination:
         """Nothing to close: a handler still in its thread ends with the process at the latest."""
 
 
-async def _tried(call: Callable[[], Awaitable[Any]], name: str, timeout_s: float) -> Try:
+async def _tried(call: Callable[[], Awaitable[Any]], task: Task, timeout_s: float) -> Try:
     """Call a handler within its time. Whatever it raises is a failed try, even SystemExit: that would end the loop."""
     try:
         async with asyncio.timeout(timeout_s) as limit:
@@ -95,10 +97,24 @@ async def _tried(call: Callable[[], Awaitable[Any]], name: str, timeout_s: float
             raise
         if isinstance(error, TimeoutError) and limit.expired():
             # A thread cannot be stopped: it may still act after this.
-            message = f"The handler {name!r} did not finish within {timeout_s:g} s."
+            message = f"The handler {task.name!r} did not finish within {timeout_s:g} s."
             return Try(Failure(Category.TIMEOUT, message, possible_duplicate=True))
         return Try(failure_of(error, traceback.format_exc()))
+    if isinstance(task, StepTask):
+        return _step_done(task, result)
     return Try(Success(), Exchange(response_body=_stored(result)))
+
+
+def _step_done(task: StepTask, result: object) -> Try:
+    """What a step leaves to those behind it must be JSON: they would get something else than was given."""
+    try:
+        output = json_of(result)
+    except (TypeError, ValueError, RecursionError) as error:
+        message = f"The step {task.step!r} returned what is not JSON: {error}"
+        return Try(Failure(Category.VALIDATION, message[:MAX_MESSAGE_CHARS], possible_duplicate=True))
+    is_cut = len(output) > MAX_RESULT_BYTES
+    shown = Exchange(response_body=None if result is None else output[:MAX_RESULT_BYTES], truncated=is_cut)
+    return Try(Success(), shown, None if is_cut else output, is_cut)
 
 
 def _told_to_stop() -> bool:

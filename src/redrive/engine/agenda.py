@@ -12,7 +12,19 @@ from heapq import heappop, heappush
 from uuid import UUID
 
 from redrive.core.breaker import BreakerRules, Closed, Ramping
-from redrive.core.ports import NO_ENDPOINT, Ask, Claim, Floor, Job, Owned, Place, Stream, Survey
+from redrive.core.ports import (
+    HTTP_QUEUE,
+    HTTP_STEP_QUEUE,
+    NO_ENDPOINT,
+    Ask,
+    Claim,
+    Floor,
+    Job,
+    Owned,
+    Place,
+    Stream,
+    Survey,
+)
 from redrive.engine.outlet import FEW, START, Outlet
 
 MAX_ASKS = 128  # places in one claim
@@ -47,7 +59,17 @@ class Agenda:
         if known is None:
             known = self._outlets[place] = Outlet(place, self._rules)
             self._in_flight.setdefault(place.org_id, 0)
+            self._introduce(known)
         return known
+
+    def _introduce(self, outlet: Outlet) -> None:
+        """Deliveries to an endpoint, and steps that call it, know of each other."""
+        queue = {HTTP_QUEUE: HTTP_STEP_QUEUE, HTTP_STEP_QUEUE: HTTP_QUEUE}.get(outlet.place.queue)
+        if queue is None or outlet.place.id == NO_ENDPOINT:
+            return
+        other = self._outlets.get(outlet.place._replace(queue=queue))
+        if other is not None:
+            outlet.sibling, other.sibling = other, outlet
 
     def outlet_of(self, job: Job) -> Outlet:
         return self.outlet(Place(job.queue, job.org_id, job.endpoint_id or NO_ENDPOINT))
@@ -225,7 +247,7 @@ class Agenda:
 
     def _room_of_org(self, outlet: Outlet, free: int, granted: int = 0) -> int:
         """How many more its org may begin there than it has in flight and was granted just now."""
-        if outlet.place.id == NO_ENDPOINT:
+        if outlet.is_our_own:
             return free
         in_flight = self._in_flight[outlet.place.org_id] + granted
         reach = in_flight + free

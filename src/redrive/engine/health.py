@@ -117,7 +117,7 @@ class HealthBook:
         at = self._now()
         tallies = self._tallies
         for result in settled:
-            job, outcome, _, _, took_s = result.settlement
+            job, outcome, _, _, took_s, *_ = result.settlement
             endpoint_id = job.endpoint_id
             if endpoint_id is None:
                 continue

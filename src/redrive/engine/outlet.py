@@ -23,7 +23,7 @@ from redrive.core.breaker import (
     name_of,
     ramp_rate,
 )
-from redrive.core.ports import NO_ENDPOINT, RELAY_QUEUE, Floor, Owned, Place
+from redrive.core.ports import HTTP_STEP_QUEUE, NO_ENDPOINT, RELAY_QUEUE, Floor, Owned, Place
 
 SLOW_S = 1.0  # an endpoint whose tries take longer on average, or of which nothing is known yet, counts as slow
 # What may be in flight to one place, of the room that it has and that is free: so there is always some left for others.
@@ -59,6 +59,7 @@ class Outlet:
         "paced_until",
         "place",
         "ramp",
+        "sibling",
         "took_s",
         "turn",
         "window",
@@ -71,6 +72,7 @@ class Outlet:
         self.floors = [START, START]
         self.emptied_at: list[datetime | None] = [None, None]  # of what is due until then, all was seen
         self.in_flight = 0
+        self.sibling: Outlet | None = None  # the same endpoint for another queue: what is limited is both together
         self.took_s = SLOW_S
         self.not_before = 0.0  # another worker has it
         self.paced_until = 0.0  # its own limits hold it back
@@ -124,6 +126,11 @@ class Outlet:
         firsts = self.due[False]
         return firsts is not None and firsts <= at
 
+    @property
+    def is_our_own(self) -> bool:
+        """Nobody else's: handlers, and steps that call nobody."""
+        return self.place.id == NO_ENDPOINT and self.place.queue != HTTP_STEP_QUEUE
+
     # -- how much may begin ----------------------------------------------------------------------------------------
 
     def is_crowded(self, free: int) -> bool:
@@ -147,16 +154,19 @@ class Outlet:
         return max(0, room)
 
     def places(self, free: int) -> int:
-        """How many tries may be in flight. Handlers are the installation's own: they may have all the room."""
+        """How many tries may be in flight. Handlers may have all the room."""
         reach = self.in_flight + free
-        if self.place.id == NO_ENDPOINT:
+        if self.is_our_own:
             return reach
         if isinstance(self.breaker, Probing):
             return 1
         fair = max(int(reach * (QUICK_PART if self.took_s < SLOW_S else SLOW_PART)), min(reach, FEW))
         if self.place.queue == RELAY_QUEUE:
             fair = min(fair, AT_A_HUB)
-        return fair if self.max_in_flight is None else min(fair, self.max_in_flight)
+        if self.max_in_flight is None:
+            return fair
+        beside = self.sibling.in_flight if self.sibling is not None else 0
+        return min(fair, max(0, self.max_in_flight - beside))
 
     def slots(self, free: int, granted: int = 0) -> int:
         """How many more may be in flight than there are and were granted just now."""
@@ -227,6 +237,9 @@ class Outlet:
         self.max_in_flight = owned.max_in_flight
         if owned.rate_per_s is None:
             self.pace = None
+        elif self.sibling is not None and self.sibling.pace is not None:
+            self.pace = self.sibling.pace
+            self.pace.set_rate(at, owned.rate_per_s)
         elif self.pace is None or owned.is_new:
             self.pace = Pace(owned.rate_per_s, at)
             if owned.paced_until is not None:

@@ -14,6 +14,7 @@ from redrive.core.decide import Die, Reason, RetryIn
 from redrive.core.lifecycle import EventStatus, retry_attempts
 from redrive.core.outcome import Failure, Success
 from redrive.core.ports import Job, Released, Settled
+from redrive.core.run_states import schedule_id
 from redrive.core.sweep import ExpiredTask
 from redrive.observe import lines
 
@@ -60,6 +61,8 @@ def tell(result: Settled, max_retries: int | None) -> None:
         )
         _transition(facts, EventStatus.FAILED)
         return
+    if job.run_id is not None and job.step is not None:
+        facts["scheduled_as"] = schedule_id(str(job.run_id), job.step, job.attempts + 2, job.generation)
     delay_ms = round(decision.delay.total_seconds() * 1000) if isinstance(decision, RetryIn) else None
     log.warning("delivery_failure", **facts, next_retry_at=_iso(result.next_due_at), scheduled_in_ms=delay_ms)
     _transition(facts, EventStatus.QUEUED)
@@ -80,7 +83,7 @@ def tell_expired(tasks: Sequence[ExpiredTask]) -> None:
 
 
 def _facts(task: Job | ExpiredTask, retries: int) -> Facts:
-    return {
+    facts: Facts = {
         "event_id": str(task.event_id),
         "task": str(task.id),
         "org_id": str(task.org_id),
@@ -88,6 +91,9 @@ def _facts(task: Job | ExpiredTask, retries: int) -> Facts:
         "retry_attempts": retries,
         "correlation_id": task.correlation_id,
     }
+    if task.run_id is None:
+        return facts
+    return facts | {"run_id": str(task.run_id), "step_index": task.step}
 
 
 def _transition(facts: Facts, new: EventStatus) -> None:

@@ -134,7 +134,7 @@ class Tries:
         if isinstance(tried, Released):
             self._end(Settlement(job, None, tried, NO_EXCHANGE, took_s))
             return
-        outcome, exchange = tried
+        outcome, exchange, output, output_is_cut = tried
         decision: Decision = SUCCEED
         if isinstance(outcome, Failure):
             age = now - job.begun_at + timedelta(seconds=took_s)
@@ -147,7 +147,7 @@ class Tries:
             except Exception as error:  # noqa: BLE001 - a bug of ours must not keep the lease and its slot
                 self._end(Settlement(job, None, _undecided(job, error), NO_EXCHANGE, took_s))
                 return
-        self._end(Settlement(job, outcome, decision, exchange, took_s))
+        self._end(Settlement(job, outcome, decision, exchange, took_s, output, output_is_cut))
 
     def _end(self, settlement: Settlement) -> None:
         key = id(settlement.job)

@@ -5,8 +5,9 @@ from typing import Any, Literal
 from uuid import UUID
 
 from redrive.api.correlation import MAX_CORRELATION_CHARS
-from redrive.api.event_input import MAX_IDEMPOTENCY_KEY_CHARS, MAX_POLICY_NAME_CHARS, MAX_TEXT_CHARS, id_of_key
+from redrive.api.event_input import MAX_IDEMPOTENCY_KEY_CHARS, MAX_POLICY_NAME_CHARS, MAX_TEXT_CHARS
 from redrive.core.classify import MAX_MESSAGE_CHARS, failure_of
+from redrive.core.ids import id_of_key
 from redrive.core.outcome import Category, Failure
 from redrive.core.redact import redact_text
 from redrive.library import MAX_NAME_CHARS, body_of

@@ -115,6 +115,11 @@ RULES: tuple[Rule, ...] = (
         timed=True,
     ),
     Rule(
+        "runs",
+        "A run that is under way has one open step, and one that waits for people an open dead letter.",
+        "The run stands still, and nobody will go on with it: replay it from the step that it has come to.",
+    ),
+    Rule(
         "lanes",
         "What waits behind others of its lane waits for a head, or for a person where the lane is halted.",
         "The lane stands still: no worker gives it a head (start one), or a halt outlived its dead letter.",

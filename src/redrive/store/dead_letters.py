@@ -169,6 +169,8 @@ async def lock_redrivable(session: Session, task_id: UUID, order: Order | None =
         return Refusal.REPLAYING
     if row["task_state"] != "dead":
         return Refusal.NOT_OPEN
+    if row["run_is_under_way"]:
+        return Refusal.RUN_UNDER_WAY
     return Refusal.NO_LANE if order is not None and row["lane"] is None else row
 
 

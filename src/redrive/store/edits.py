@@ -107,6 +107,22 @@ async def replay_patched(
     return None
 
 
+async def engine_edit(session: Session, task_id: UUID, body: bytes, clock: Clock) -> int | None:
+    """The edit under which a step's next generation sends this body, which was rendered anew because the steps before
+    it ran again. None: it is the original. Kept beside that as an edit of whoever asked for the replay.
+    """
+    base = await _base(session, task_id)
+    letter = await session.fetchrow("lock_dead_letter", session.org_id, task_id)
+    assert letter is not None, "what died has a letter"
+    if body == base["original"]:
+        return None
+    if body == base["body"]:
+        number: int = letter["edit"]
+        return number
+    act = Act(letter["replayed_by"] or "engine", "an earlier step ran again")
+    return await _store_edit(session, letter, body, None, base["original"], act, clock)
+
+
 async def list_edits(session: Session, task_id: UUID) -> list[Record]:
     """Every edit of a task, oldest first, without the bodies."""
     return await session.fetch("list_edits", session.org_id, task_id)
@@ -151,6 +167,15 @@ async def _terms(session: Session, letter: Record, policy: Policy | str | None) 
     """The policy that the new generation runs under, and its id where it is another than before."""
     if policy is None:
         return None, policy_of(letter)
+    return await _other_terms(session, policy)
+
+
+async def override_terms(session: Session, policy: Policy | str) -> UUID:
+    """The id of a policy that a person replays something under. EditError where there is none of that name."""
+    return (await _other_terms(session, policy))[0]
+
+
+async def _other_terms(session: Session, policy: Policy | str) -> tuple[UUID, Policy]:
     if isinstance(policy, str):
         row = await get_policy(session, policy)
         if row is None:
@@ -170,11 +195,18 @@ async def _add(session: Session, letter: Record, edit: Edit, act: Act, clock: Cl
     if edit.body is not None and len(edit.body) > max_bytes:
         raise EditError(f"the payload has {len(edit.body)} bytes; at most {max_bytes} are taken", "payload")
     headers = base["headers"] if edit.headers is None and not edit.discard else _stored_headers(edit.headers)
-    changed = _diff(base["original"], base["original"] if body is None else body)
+    number = await _store_edit(session, letter, body, headers, base["original"], act, clock)
+    return None if body is None and headers is None else number
+
+
+async def _store_edit(
+    session: Session, letter: Record, body: bytes | None, headers: str | None, original: bytes, act: Act, clock: Clock
+) -> int:
+    changed = _diff(original, original if body is None else body)
     row = await session.fetchrow(
         "add_edit",
         session.org_id,
-        task_id,
+        letter["task_id"],
         letter["task_generation"] + 1,
         body,
         headers,
@@ -185,7 +217,7 @@ async def _add(session: Session, letter: Record, edit: Edit, act: Act, clock: Cl
         act.because,
     )
     assert row is not None
-    return None if body is None and headers is None else int(row["number"])
+    return int(row["number"])
 
 
 async def _base(session: Session, task_id: UUID) -> Record:

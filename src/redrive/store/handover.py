@@ -14,12 +14,18 @@ from redrive.store.db import Pooler, leave_as_is
 
 MAX_CONNECTIONS = 5
 
-_NAMES = ("type", "handler", "payload", "key", "org", "policy", "external", "correlation")
-_ASYNCPG = "SELECT redrive.hand_in($1::text, $2::text, $3::bytea, $4::text, $5::text, $6::text, $7::text, $8::text)"
-_PSYCOPG = "SELECT redrive.hand_in(%s::text, %s::text, %s::bytea, %s::text, %s::text, %s::text, %s::text, %s::text)"
-_SQLALCHEMY = "SELECT redrive.hand_in({})".format(
-    ", ".join(f"CAST(:{name} AS {'bytea' if name == 'payload' else 'text'})" for name in _NAMES)
-)
+
+class SqlFunction:
+    """A function of the schema as each library calls it, by the types of its arguments."""
+
+    def __init__(self, name: str, *types: str) -> None:
+        numbered = list(enumerate(types, start=1))
+        self.asyncpg = f"SELECT {name}({', '.join(f'${n}::{type_}' for n, type_ in numbered)})"
+        self.psycopg = f"SELECT {name}({', '.join(f'%s::{type_}' for type_ in types)})"
+        self.sqlalchemy = f"SELECT {name}({', '.join(f'CAST(:a{n} AS {type_})' for n, type_ in numbered)})"
+
+
+HAND_IN = SqlFunction("redrive.hand_in", "text", "text", "bytea", "text", "text", "text", "text", "text")
 
 
 class HandIn(NamedTuple):
@@ -53,6 +59,11 @@ class Producer:
             )
         )
 
+    @property
+    def connections(self) -> Any:
+        """What `call` can speak through."""
+        return self._pool
+
     async def hand_in(self, item: HandIn) -> UUID:
         return await hand_in(self._pool, item)
 
@@ -62,12 +73,17 @@ class Producer:
 
 async def hand_in(connection: Any, item: HandIn) -> UUID:
     """Hand in through the caller's connection, in whatever transaction it is."""
-    return _uuid(await _settled(_call(connection, item)))
+    return _uuid(await call(connection, HAND_IN, *item))
+
+
+async def call(connection: Any, function: SqlFunction, *args: object) -> Any:
+    """What a function answers, called through the caller's connection."""
+    return await _settled(_call(connection, function, args))
 
 
 def hand_in_sync(connection: Any, item: HandIn) -> UUID:
     """The same for code that does not run in an event loop."""
-    result = _call(connection, item)
+    result = _call(connection, HAND_IN, item)
     if inspect.isawaitable(result):
         close = getattr(result, "close", None)
         if close is not None:
@@ -76,20 +92,20 @@ def hand_in_sync(connection: Any, item: HandIn) -> UUID:
     return _uuid(_scalar(result))
 
 
-def _call(connection: Any, item: HandIn) -> Any:
+def _call(connection: Any, function: SqlFunction, args: tuple[object, ...]) -> Any:
     match _library(connection):
         case "asyncpg":
-            return connection.fetchval(_ASYNCPG, *item)
+            return connection.fetchval(function.asyncpg, *args)
         case "psycopg":
             from psycopg.rows import tuple_row  # only a caller who has it comes here
 
             # A cursor of our own: the caller's may make anything of a row.
             owner = connection if hasattr(connection, "cursor") else connection.connection
-            return owner.cursor(row_factory=tuple_row).execute(_PSYCOPG, item)
+            return owner.cursor(row_factory=tuple_row).execute(function.psycopg, args)
         case "sqlalchemy":
             from sqlalchemy import text
 
-            return connection.execute(text(_SQLALCHEMY), dict(zip(_NAMES, item, strict=True)))
+            return connection.execute(text(function.sqlalchemy), {f"a{n}": value for n, value in enumerate(args, 1)})
     raise TypeError(
         f"cannot hand in through a {type(connection).__module__}.{type(connection).__qualname__}: "
         "give a connection of asyncpg, psycopg or SQLAlchemy, or call the SQL function redrive.enqueue yourself"

@@ -31,6 +31,7 @@ _NOTES = {
     Refusal.NOT_OPEN: "It is finished already: there is nothing left to do.",
     Refusal.NO_LANE: "It is in no lane.",
     Refusal.BEHIND: "It waits behind others of its lane.",
+    Refusal.RUN_UNDER_WAY: "Another step of its run is under way.",
 }
 
 
@@ -86,7 +87,24 @@ def _judge_redrive(item: Record) -> Verdict:
         return _refused(item, Refusal.REPLAYING)
     if item["state"] != "dead":
         return _refused(item, Refusal.NOT_OPEN)
+    if item["run_is_under_way"]:
+        return _refused(item, Refusal.RUN_UNDER_WAY)
     return Verdict(item, "sent", acts=True, revives=True, fence=item["fence"])
+
+
+def one_step_at_a_time(verdicts: Sequence[Verdict]) -> list[Verdict]:
+    """Of several steps of one run the first is redriven: the run comes to the others by itself."""
+    first: dict[UUID, Verdict] = {}
+    for verdict in verdicts:
+        run_id = verdict.item["run_id"] if verdict.revives else None
+        if run_id is not None and (run_id not in first or verdict.item["step"] < first[run_id].item["step"]):
+            first[run_id] = verdict
+    return [
+        _refused(verdict.item, Refusal.RUN_UNDER_WAY)
+        if verdict.revives and verdict is not first.get(verdict.item["run_id"], verdict)
+        else verdict
+        for verdict in verdicts
+    ]
 
 
 def _judge_skip(item: Record) -> Verdict:
@@ -120,6 +138,7 @@ class Acts:
     async def carry_out(self, verdicts: Sequence[Verdict]) -> list[Verdict]:
         """Do it, and write it into the audit. The verdicts come back as they turned out."""
         operation = self._operation
+        verdicts = one_step_at_a_time(verdicts)
         if operation["patch"] is not None:
             patch = msgspec.json.decode(operation["patch"])
             return [await self._patched(verdict, patch) if verdict.acts else verdict for verdict in verdicts]

@@ -25,6 +25,8 @@ async def delete_event(session: Session, event_id: UUID, act: Act) -> Refusal | 
     # Fewer locked than it has: it was handed in just after the look for its tasks, which are under way.
     if any(task["open"] for task in tasks) or was.pop("tasks") != len(tasks):
         return Refusal.IN_PROGRESS
+    if any(task["run_id"] is not None for task in tasks):
+        return Refusal.OF_RUN
     await lift_halts(session, task_ids=[task["id"] for task in tasks])
     gone = await session.fetchrow("delete_events", session.org_id, [event_id])
     if gone is None or gone["events"] == 0:  # without tasks nothing was held: somebody else was first

@@ -64,6 +64,8 @@ class Refusal(Enum):
     NOT_OPEN = "not_open"
     NO_LANE = "no_lane"  # a place in a lane was asked for
     BEHIND = "behind"  # others of its lane come first
+    RUN_UNDER_WAY = "run_under_way"  # another step of its run is being carried out
+    OF_RUN = "of_run"  # it belongs to a run, and goes with it
 
 
 class Progress(NamedTuple):

@@ -5,7 +5,7 @@ Called by engine.worker through core.ports.TaskStore. Every write is fenced: a l
 
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import assert_never
 from uuid import UUID
@@ -36,6 +36,7 @@ from redrive.core.ports import (
 from redrive.core.redact import redact_url
 from redrive.store.clock import Clock
 from redrive.store.db import Database, Record, Session, array_or_null, past_deadlocks
+from redrive.store.steps import Steps
 from redrive.store.wake_floor import START, WakeFloor
 
 _JOB_FIELDS = len(Job._fields)
@@ -54,6 +55,7 @@ class Tasks:
         self._db = db
         self._clock = clock
         self._wake_floor = WakeFloor()
+        self._steps = Steps(clock)
 
     async def survey(self, queues: Sequence[str]) -> Survey:
         rows = await self._db.fetch("survey", self._clock.now(), list(queues), MAX_STREAMS)
@@ -101,18 +103,20 @@ class Tasks:
         )
 
     async def own(self, places: Sequence[Place], worker_id: UUID, for_s: float) -> list[Owned]:
+        # Deliveries to an endpoint and steps that call it are two places, but one endpoint.
+        wanted = list({(place.org_id, place.id) for place in places})
         rows = await self._db.fetch(
             "own_endpoints",
             self._clock.now(),
-            [place.org_id for place in places],
-            [place.id for place in places],
+            [org_id for org_id, _ in wanted],
+            [id for _, id in wanted],
             worker_id,
             for_s,
         )
-        by_id = {place.id: place for place in places}
+        found = {(row["org_id"], row["endpoint_id"]): row for row in rows}
         return [
             Owned(
-                by_id[row["endpoint_id"]],
+                place,
                 row["max_in_flight"],
                 row["rate_per_s"],
                 row["paced_until"],
@@ -123,7 +127,8 @@ class Tasks:
                 row["is_new"],
                 row["now"],
             )
-            for row in rows
+            for place in places
+            if (row := found.get((place.org_id, place.id))) is not None
         ]
 
     async def disown(self, worker_id: UUID) -> None:
@@ -142,21 +147,50 @@ class Tasks:
 
     async def settle(self, settlements: Sequence[Settlement], worker_id: UUID | None = None) -> list[Settled]:
         """Write decisions. What a person changes at the same time may stand in the way: the server breaks one up."""
+        steps = [s for s in settlements if s.job.run_id is not None]
+        others = settlements if not steps else [s for s in settlements if s.job.run_id is None]
+        settled = await self._settled(others, worker_id, self._settle) if others else []
+        if steps:
+            settled += await self._settled(steps, worker_id, self._settle_steps)
+        return settled
+
+    async def _settled(
+        self,
+        settlements: Sequence[Settlement],
+        worker_id: UUID | None,
+        settle: Callable[[Sequence[Settlement], UUID | None], Awaitable[list[Settled]]],
+    ) -> list[Settled]:
         try:
-            return await past_deadlocks(partial(self._settle, settlements, worker_id))
+            return await past_deadlocks(partial(settle, settlements, worker_id))
         except (asyncpg.DataError, asyncpg.IntegrityConstraintViolationError) as error:
             log.error("settlement_refused", error_type=type(error).__name__, tasks=len(settlements))
-            return await self._one_by_one(settlements, worker_id)
+            return await self._one_by_one(settlements, worker_id, settle)
 
-    async def _one_by_one(self, settlements: Sequence[Settlement], worker_id: UUID | None) -> list[Settled]:
+    async def _settle_steps(self, settlements: Sequence[Settlement], worker_id: UUID | None) -> list[Settled]:
+        """Steps of runs: what follows them is enqueued in the transaction that settles them."""
+        if isinstance(self._db, Session):
+            settled = await self._settle(settlements, worker_id)
+            await self._steps.go_on(self._db, settled)
+            return settled
+        async with self._db.transaction() as session:
+            settled = await Tasks(session, self._clock)._settle(settlements, worker_id)
+            await self._steps.go_on(session, settled)
+        return settled
+
+    async def _one_by_one(
+        self,
+        settlements: Sequence[Settlement],
+        worker_id: UUID | None,
+        settle: Callable[[Sequence[Settlement], UUID | None], Awaitable[list[Settled]]],
+    ) -> list[Settled]:
         """A result that the database refuses must not hold up the others: it is written without what came back."""
         settled: list[Settled] = []
         for settlement in settlements:
             try:
-                settled += await self._settle([settlement], worker_id)
+                settled += await settle([settlement], worker_id)
             except (asyncpg.DataError, asyncpg.IntegrityConstraintViolationError):
                 bare = settlement._replace(exchange=Exchange(status_code=settlement.exchange.status_code))
-                settled += await self._settle([bare], worker_id)
+                settled += await settle([bare], worker_id)
         return settled
 
     async def _settle(self, settlements: Sequence[Settlement], worker_id: UUID | None) -> list[Settled]:

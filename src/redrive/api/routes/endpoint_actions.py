@@ -13,7 +13,6 @@ from redrive.api.auth import SCHEMES, Manager, Reader
 from redrive.api.context import ApiContext, Context, act_of, correlation_of
 from redrive.api.cursors import ListPlace
 from redrive.api.endpoint_view import endpoint_view
-from redrive.api.event_input import id_of_key
 from redrive.api.meters import check_room, check_size
 from redrive.api.once import key_of
 from redrive.api.problems import Problem, not_found
@@ -22,6 +21,7 @@ from redrive.api.schemas.base import IDEMPOTENT, Page, shows
 from redrive.api.schemas.endpoint_actions import Delivery, SecretShown, SentTest
 from redrive.api.schemas.endpoints import Endpoint
 from redrive.api.schemas.pausing import EndpointPauseShown
+from redrive.core.ids import id_of_key
 from redrive.store import deliveries, events, pausing
 from redrive.store.audit import Act
 from redrive.store.endpoints import DEFAULT_OVERLAP_S, MAX_OVERLAP_S, get_endpoint

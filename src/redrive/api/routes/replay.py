@@ -11,12 +11,13 @@ from redrive.api.context import Context, act_of
 from redrive.api.meters import check_room, check_size
 from redrive.api.problems import FieldError, invalid, not_found
 from redrive.api.queries import id_in_path, no_query
-from redrive.api.replay_input import ReplayIn
+from redrive.api.replay_input import STEP_KIND, ReplayIn
 from redrive.api.routes.retry_queue import refused
 from redrive.api.schemas.base import shows
 from redrive.api.schemas.dead_letters import DeadLetter
 from redrive.store import dead_letters, edits
 from redrive.store.edits import EditError
+from redrive.store.replays import Replay, replay_letter
 
 NOUN = "dead letter"
 
@@ -24,10 +25,13 @@ router = APIRouter(prefix="/v1/dead-letters", tags=["dead letters"], dependencie
 
 
 @router.post("/{task_id}/replay", responses=shows(DeadLetter))
-async def replay(
+async def replay_dead_letter(
     task_id: str, request: Request, caller: Judge, context: Context, given: ReplayIn | None = None
 ) -> Response:
-    """Redrive with changes: an edited payload or headers, kept beside the original, or a policy of its own."""
+    """Redrive with changes: an edited payload or headers, kept beside the original, or a policy of its own.
+
+    Of a workflow's step: that step alone (STEP_ONLY), or from it or an earlier one on (FROM_STEP).
+    """
     wanted = id_in_path(task_id, NOUN)
     asked = given or ReplayIn()
     edit, policy = asked.edit(await request.body()), asked.policy()
@@ -40,18 +44,25 @@ async def replay(
         if letter is None:
             raise not_found(NOUN)
         asked.check_kind(letter["kind"])
+        roll = random.random()  # noqa: S311 (jitter, not a secret)
         try:
-            refusal = await edits.replay(
-                session,
-                wanted,
-                act,
-                context.clock,
-                edit=edit,
-                policy=policy,
-                roll=random.random(),  # noqa: S311 (jitter, not a secret)
-                at_once=asked.now,
-                order=asked.order,
-            )
+            if letter["kind"] == STEP_KIND:
+                replay = Replay(asked.mode or "FROM_STEP", edit, policy, asked.new_idempotency_key, asked.now)
+                refusal = await replay_letter(
+                    session, wanted, asked.from_step_index, replay, act, context.clock, roll=roll
+                )
+            else:
+                refusal = await edits.replay(
+                    session,
+                    wanted,
+                    act,
+                    context.clock,
+                    edit=edit,
+                    policy=policy,
+                    roll=roll,
+                    at_once=asked.now,
+                    order=asked.order,
+                )
         except EditError as error:
             raise invalid(FieldError(("body", *error.place), str(error))) from None
         if refusal is not None:

@@ -53,6 +53,10 @@ def refused(refusal: Refusal, noun: str) -> Problem:
             return invalid(FieldError(("body", "order"), "the task is in no lane: leave order out"))
         case Refusal.BEHIND:
             return behind(Ahead(None, None))
+        case Refusal.RUN_UNDER_WAY:
+            return Problem(409, "Another step of its run is under way. Wait for its end, or cancel the run.")
+        case Refusal.OF_RUN:
+            return Problem(409, "It holds the input of a step, and is kept as long as the run is.")
 
 
 async def explained(session: Session, task_id: UUID, refusal: Refusal, noun: str) -> Problem:

@@ -47,6 +47,7 @@ class ConfigSnapshot(Answer):
     """Under which settings it was to be delivered."""
 
     endpoint: dict[str, Any] | None
+    step: dict[str, Any] | None = Field(description="Of a workflow's step: how it was defined.")
     policy: dict[str, Any]
 
 
@@ -79,6 +80,7 @@ class DeadLetterDetail(DeadLetter):
             "payload_snapshot": {"invoice": 7},
             "config_snapshot": {
                 "endpoint": {"name": "billing", "url": "https://billing.example.com/hooks"},
+                "step": None,
                 "policy": {"name": "integration", **SPEC_EXAMPLE},
             },
             "run_id": None,

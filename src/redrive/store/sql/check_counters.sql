@@ -11,10 +11,12 @@ WITH counted AS (
   SELECT org_id, 'dead.' || state, count(*) FROM redrive.dead_letter GROUP BY 1, 2
   UNION ALL
   SELECT org_id, 'retrying', count(*) FROM redrive.task
-   WHERE open AND attempts > 0 GROUP BY 1),
+   WHERE open AND attempts > 0 GROUP BY 1
+  UNION ALL
+  SELECT org_id, 'run.' || status, count(*) FROM redrive.run GROUP BY 1, 2),
 kept AS (
   SELECT org_id, name, sum(n)::bigint AS n FROM redrive.counter
-   WHERE name = 'retrying' OR split_part(name, '.', 1) IN ('event', 'task', 'dead')
+   WHERE name = 'retrying' OR split_part(name, '.', 1) IN ('event', 'task', 'dead', 'run')
    GROUP BY org_id, name)
 SELECT org_id, org_id AS id, format('counter %s is %s, the rows are %s', name, coalesce(k.n, 0), coalesce(c.n, 0)) AS detail
   FROM counted c FULL JOIN kept k USING (org_id, name)

@@ -3,7 +3,9 @@
 WITH item AS MATERIALIZED (
   SELECT i.org_id, i.n, i.task_id, i.lane_order FROM redrive.operation_item i
    WHERE i.org_id = $1 AND i.operation_id = $2 AND i.n > $3 AND i.n <= $4 ORDER BY i.n)
-SELECT item.n, item.task_id, item.lane_order, t.event_id, t.state, t.behind, t.attempts, t.fence, t.kind, t.queue, t.endpoint_id, p.spec,
+SELECT item.n, item.task_id, item.lane_order, t.event_id, t.state, t.behind, t.attempts, t.fence, t.kind, t.queue, t.endpoint_id, t.run_id, t.step, p.spec,
+       t.run_id IS NOT NULL AND EXISTS (
+         SELECT FROM redrive.task o WHERE o.org_id = t.org_id AND o.run_id = t.run_id AND o.open) AS run_is_under_way,
        d.state AS letter_state, d.created_at AS died_at, a.error_message, a.category
   FROM item
   LEFT JOIN redrive.task t ON t.org_id = item.org_id AND t.id = item.task_id

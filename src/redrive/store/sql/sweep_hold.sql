@@ -5,7 +5,7 @@ WITH held AS MATERIALIZED (
     FROM redrive.task t JOIN redrive.policy p ON p.org_id = t.org_id AND p.id = t.policy_id
    WHERE t.org_id = $1 AND t.event_id = ANY ($3::uuid[])
      AND redrive.task_goes_at(t.state, t.reason, t.received_at, t.updated_at, t.last_failed_at, p.spec) <= $2::timestamptz
-     AND (SELECT l.lane FROM redrive.lane l WHERE l.org_id = t.org_id AND l.halted_by = t.id LIMIT 1) IS NULL
+     AND t.run_id IS NULL AND (SELECT l.lane FROM redrive.lane l WHERE l.org_id = t.org_id AND l.halted_by = t.id LIMIT 1) IS NULL
    FOR UPDATE OF t SKIP LOCKED),
 whole AS (SELECT event_id, count(*) AS n FROM held GROUP BY event_id)
 SELECT e.id FROM redrive.event e LEFT JOIN whole w ON w.event_id = e.id

@@ -1,0 +1,122 @@
+"""Workflows: definitions of ordered steps, each edit a new version; and runs of them begun."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Body, Depends, Path, Query, Request, Response
+from pydantic import WithJsonSchema
+
+from redrive.api import run_shapes, shapes
+from redrive.api.answers import answer
+from redrive.api.auth import SCHEMES, Manager, Producer, Reader
+from redrive.api.context import Context, act_of, correlation_of
+from redrive.api.cursors import ListPlace
+from redrive.api.meters import check_room, check_size
+from redrive.api.once import key_of
+from redrive.api.problems import FieldError, Problem, invalid, not_found
+from redrive.api.queries import PageQuery, no_query
+from redrive.api.schemas.base import IDEMPOTENT, Page, shows
+from redrive.api.schemas.workflows import DEFINITION_SCHEMA, RunBegun, WorkflowShape
+from redrive.api.workflow_input import RunIn, VersionQuery, read_workflow, unusable
+from redrive.core.ids import id_of_key
+from redrive.core.trace import traceparent_of
+from redrive.core.workflow import WorkflowError
+from redrive.store import runs, workflows
+from redrive.store.orgs import new_id
+from redrive.store.runs import NewRun
+from redrive.store.workflows import MAX_WORKFLOWS, TooManyWorkflows, version_of
+
+NOUN = "workflow"
+
+router = APIRouter(prefix="/v1/workflows", tags=["workflows"], dependencies=SCHEMES)
+
+_Given = Annotated[dict[str, object], WithJsonSchema(DEFINITION_SCHEMA), Body()]
+_Name = Annotated[str, Path(examples=["fulfil"])]
+
+
+@router.get("", responses=shows(Page[WorkflowShape]))
+async def list_workflows(query: Annotated[PageQuery, Query()], caller: Reader, context: Context) -> Response:
+    """The workflows in force, by name."""
+    place = ListPlace("workflows", caller.org_id, {})
+    after = context.cursors.read(place, query.cursor)
+    async with context.tenant(caller) as session:
+        page = await workflows.list_workflows(session, limit=query.limit, after=after)
+    cursor = context.cursors.write(place, page.next_key) if page.next_key else None
+    data = [run_shapes.workflow(row) for row in page.rows]
+    return answer(shapes.page(data, limit=query.limit, cursor=cursor, total=page.total))
+
+
+@router.get("/{name}", responses=shows(WorkflowShape))
+async def get_workflow(
+    name: _Name, query: Annotated[VersionQuery, Query()], caller: Reader, context: Context
+) -> Response:
+    """The version in force, or another one; without what looks secret."""
+    async with context.tenant(caller) as session:
+        row = await workflows.get_workflow(session, name, query.version)
+    if row is None:
+        raise not_found(NOUN)
+    return answer(run_shapes.workflow(row))
+
+
+@router.put("/{name}", responses=shows(WorkflowShape), dependencies=[Depends(no_query)])
+async def put_workflow(name: _Name, request: Request, given: _Given, caller: Manager, context: Context) -> Response:
+    """Make a workflow, or a new version of it. Runs keep the version that they began with.
+
+    The same definition again is the same version.
+    """
+    try:
+        async with context.tenant(caller) as session:
+            before = await workflows.get_workflow(session, name)
+            known = None if before is None else version_of(before, context.sealer).workflow
+            workflow = read_workflow(name, given, known)
+            row, _ = await workflows.put_workflow(
+                session, workflow, act_of(request, caller), context.clock, context.sealer
+            )
+    except WorkflowError as error:
+        raise unusable(error) from None
+    except TooManyWorkflows:
+        message = f"An org has at most {MAX_WORKFLOWS} workflows. Delete one that is not used any more"
+        raise invalid(FieldError(("body",), message)) from None
+    return answer(run_shapes.workflow(row))
+
+
+@router.delete("/{name}", status_code=204, dependencies=[Depends(no_query)])
+async def delete_workflow(name: _Name, request: Request, caller: Manager, context: Context) -> Response:
+    """Take a workflow out of force: no run begins with it any more. Runs that there are go on."""
+    async with context.tenant(caller) as session:
+        if not await workflows.delete_workflow(session, name, act_of(request, caller)):
+            raise not_found(NOUN)
+    return Response(status_code=204)
+
+
+@router.post(
+    "/{name}/runs",
+    status_code=202,
+    responses=shows(RunBegun, 202),
+    openapi_extra=IDEMPOTENT,
+    dependencies=[Depends(no_query)],
+)
+async def begin_run(
+    name: _Name, request: Request, caller: Producer, context: Context, given: RunIn | None = None
+) -> Response:
+    """Begin a run: it is stored with its first step, then answered. A known Idempotency-Key is answered, not begun."""
+    asked = given or RunIn()
+    body = asked.body(await request.body())
+    check_size(caller, body)
+    check_room(caller)
+    key = key_of(request)
+    run = NewRun(
+        new_id() if key is None else id_of_key(caller.org_id, "run", key),
+        body,
+        asked.correlation_id or correlation_of(request),
+        traceparent_of(request.headers.get("traceparent")),
+    )
+    async with context.beyond(caller) as session:
+        row = await workflows.get_workflow(session, name)
+        if row is None:
+            raise not_found(NOUN)
+        verdict = await runs.begin_run(session, version_of(row), run, act_of(request, caller), context.clock)
+        if verdict == "conflict":
+            raise Problem(409, "This Idempotency-Key was used for another workflow or input.")
+        stored = await runs.get_run(session, run.id)
+    assert stored is not None, "it was there, or was written in this transaction"
+    return answer({"run_id": run.id, "status": stored["status"]}, 202)

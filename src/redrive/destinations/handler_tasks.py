@@ -1,0 +1,102 @@
+"""What handlers get: a call, or a step of a workflow. Made by destinations.python."""
+
+import inspect
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from json import dumps, loads
+from typing import Any
+from uuid import UUID
+
+from redrive.core.ports import StepBook, StepTerms
+
+MAX_EFFECT_NAME_CHARS = 200
+# The input of a step that is written in Python, unless it is given another: all that there is.
+WHOLE_INPUT = {"input": "{{ input }}", "steps": "{{ steps }}"}
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """What a handler gets. `idempotency_key` is the same for every try: hand it on to whatever must act once."""
+
+    id: UUID
+    name: str
+    body: bytes
+    attempt: int
+    org_id: UUID
+    event_id: UUID
+    correlation_id: str | None
+
+    @property
+    def payload(self) -> Any:
+        """The body as JSON."""
+        return loads(self.body)
+
+    @property
+    def idempotency_key(self) -> str:
+        return str(self.event_id)
+
+
+@dataclass(frozen=True, slots=True)
+class StepTask(Task):
+    """What a handler gets that is a step of a run. `idempotency_key` names the run and the step: it is the same for
+    every try, and also when a person replays the step, unless they ask for another.
+    """
+
+    terms: StepTerms = field(repr=False, kw_only=True)
+    book: StepBook = field(repr=False, kw_only=True)
+
+    @property
+    def idempotency_key(self) -> str:
+        return self.terms.idempotency_key
+
+    @property
+    def run_id(self) -> UUID:
+        return self.terms.run_id
+
+    @property
+    def workflow(self) -> str:
+        return self.terms.workflow
+
+    @property
+    def step(self) -> str:
+        return self.terms.spec.name
+
+    @property
+    def index(self) -> int:
+        return self.terms.step
+
+    @property
+    def input(self) -> Any:
+        """The run's input; where the definition gives the step an input of its own, that."""
+        return self.payload["input"] if self._is_whole else self.payload
+
+    @property
+    def outputs(self) -> Mapping[str, Any]:
+        """What the steps before it returned, by their names. Empty where its input is its own."""
+        if not self._is_whole:
+            return {}
+        return {name: step["output"] for name, step in self.payload["steps"].items()}
+
+    @property
+    def _is_whole(self) -> bool:
+        return bool(self.terms.spec.input == WHOLE_INPUT)
+
+    async def once(self, name: str, act: Callable[[], Awaitable[Any] | Any]) -> Any:
+        """Do something with an effect once in this step, however often it is tried: what came of it is kept, and given
+        back the next time. Between the effect and the keeping a crash may fall: hand `idempotency_key` on as well.
+        """
+        if not 1 <= len(name) <= MAX_EFFECT_NAME_CHARS:
+            raise ValueError(f"the name of an effect has 1 to {MAX_EFFECT_NAME_CHARS} characters")
+        key = f"{self.idempotency_key}:{name}"
+        known = await self.book.effect(self.org_id, key)
+        if known is not None:
+            return loads(known)
+        result = act()
+        if inspect.isawaitable(result):
+            result = await result
+        return loads(await self.book.keep_effect(self.org_id, key, json_of(result)))
+
+
+def json_of(value: object) -> bytes:
+    """As JSON that anybody can read; TypeError or ValueError where it is not."""
+    return dumps(value, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()

@@ -1,0 +1,74 @@
+"""Steps of workflows that need nobody else: waiting, and handing in an event. And what all steps have in common.
+
+Called by engine.worker. A wait is a task that falls due when it is over: to try it is to end it.
+"""
+
+from collections.abc import Sequence
+from datetime import datetime
+from json import dumps
+from uuid import UUID
+
+from redrive.core.outcome import Category, Failure, Steer, Success
+from redrive.core.ports import STEP_QUEUE, Job, Released, StepBook, StepTerms, Try
+from redrive.core.workflow import StepKind
+from redrive.destinations.answers import impossible
+
+CANCELLED = "The run was cancelled."
+
+
+class Known:
+    """The terms of steps that are about to be tried, each until it is taken."""
+
+    def __init__(self, book: StepBook) -> None:
+        self._book = book
+        self._terms: dict[tuple[UUID, int], StepTerms] = {}
+
+    async def prepare(self, jobs: Sequence[Job]) -> None:
+        by_task = {terms.task_id: terms for terms in await self._book.terms(jobs)}
+        for job in jobs:
+            if job.id in by_task:
+                self._terms[job.id, job.fence] = by_task[job.id]
+
+    def take(self, job: Job) -> StepTerms | None:
+        return self._terms.pop((job.id, job.fence), None)
+
+
+def not_to_be_tried(terms: StepTerms | None) -> Try | None:
+    """What comes of a step that cannot be tried; None where it can, and where nothing is known of it."""
+    if terms is None:
+        return None
+    if terms.is_cancelled:
+        return Try(Failure(Category.UNKNOWN, CANCELLED, steer=Steer.GIVE_UP))
+    if terms.problem is not None:
+        return Try(Failure(Category.VALIDATION, terms.problem, steer=Steer.GIVE_UP))
+    return None
+
+
+class InnerSteps:
+    def __init__(self, book: StepBook) -> None:
+        self._book = book
+        self._known = Known(book)
+
+    @property
+    def queues(self) -> Sequence[str]:
+        return (STEP_QUEUE,)
+
+    async def prepare(self, jobs: Sequence[Job]) -> None:
+        await self._known.prepare(jobs)
+
+    async def attempt(self, job: Job, now: datetime) -> Try | Released:
+        terms = self._known.take(job)
+        if terms is None:
+            return impossible("The step's run does not exist.", None)
+        instead = not_to_be_tried(terms)
+        if instead is not None:
+            return instead
+        if terms.spec.kind is StepKind.WAIT:
+            return Try(Success(), output=b"null")
+        emitted = await self._book.emit(job, terms)
+        if isinstance(emitted, str):
+            return Try(Failure(Category.VALIDATION, emitted, steer=Steer.GIVE_UP))
+        return Try(Success(), output=dumps({"event_id": str(emitted)}).encode())
+
+    async def aclose(self) -> None:
+        """Nothing to close."""

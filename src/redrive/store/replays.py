@@ -1,0 +1,152 @@
+"""Replaying runs, from any step: because a person asks, and audited with what they asked for.
+
+Called by the API's replay routes. A step that had succeeded gets another task; one that died goes on with its own, in a
+new generation, so that its dead letter tells all of it.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+from uuid import UUID
+
+import msgspec
+
+from redrive.core.policy import Policy
+from redrive.core.run_states import UNDER_WAY, step_key
+from redrive.store import audit
+from redrive.store.audit import Act
+from redrive.store.clock import Clock
+from redrive.store.db import Record, Session
+from redrive.store.edits import NO_EDIT, Edit, EditError, override_terms, replay
+from redrive.store.retry_queue import Refusal
+from redrive.store.runs import RunRefusal
+from redrive.store.steps import database_now, enqueue, kept_outputs, next_step, scope_of
+from redrive.store.workflows import Versions
+
+Mode = Literal["STEP_ONLY", "FROM_STEP"]
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """What to run again, and how. `edit`: another input for the step that it begins with."""
+
+    mode: Mode = "FROM_STEP"
+    edit: Edit = NO_EDIT
+    policy: Policy | str | None = None
+    new_key: bool = False  # otherwise receivers that know the old one take it for the same
+    at_once: bool = False
+
+
+async def replay_letter(
+    session: Session, task_id: UUID, from_step: int | None, asked: Replay, act: Act, clock: Clock, *, roll: float
+) -> Refusal | None:
+    """From a dead letter of a step: that step again, alone or with what follows, or from an earlier one on."""
+    place = await session.fetchrow("get_step_of_task", session.org_id, task_id)
+    if place is None:
+        return Refusal.UNKNOWN
+    if not place["is_current"]:
+        return Refusal.NOT_OPEN
+    own: int = place["step"]
+    if from_step is not None and asked.mode == "STEP_ONLY" and from_step != own:
+        raise EditError("only the step itself is replayed in the mode STEP_ONLY", "from_step_index")
+    if from_step is not None and from_step > own:
+        why = f"the dead letter's own step is {own}: to go on behind it, resolve it, and replay the run from there"
+        raise EditError(why, "from_step_index")
+    refusal = await replay_run(
+        session, place["run_id"], own if from_step is None else from_step, asked, act, clock, roll=roll
+    )
+    if isinstance(refusal, RunRefusal):
+        return Refusal.RUN_UNDER_WAY if refusal is RunRefusal.UNDER_WAY else Refusal.UNKNOWN
+    return refusal
+
+
+async def replay_run(
+    session: Session, run_id: UUID, index: int, asked: Replay, act: Act, clock: Clock, *, roll: float
+) -> RunRefusal | Refusal | None:
+    """Run a step again, and in the mode FROM_STEP all behind it. EditError where what was asked cannot be."""
+    tasks = await session.fetch("lock_run_tasks", session.org_id, run_id)
+    run = await session.fetchrow("lock_run", session.org_id, run_id)
+    if run is None:
+        return RunRefusal.UNKNOWN
+    if run["status"] in UNDER_WAY:
+        return RunRefusal.UNDER_WAY
+    if index >= run["steps"]:
+        raise EditError(f"the run has {run['steps']} steps, counted from 0", "from_step_index")
+    current = {task["step"]: task for task in tasks if task["is_current"]}
+    if asked.mode == "FROM_STEP":
+        await _return_to_pending(session, run_id, [task for step, task in current.items() if step > index], act, clock)
+    if asked.new_key:
+        last = index if asked.mode == "STEP_ONLY" else run["steps"]
+        await session.execute("renew_keys", session.org_id, run_id, index, last)
+    task = current.get(index)
+    if task is not None and _can_be_redriven(task):
+        refusal = await replay(
+            session,
+            task["id"],
+            act,
+            clock,
+            edit=asked.edit,
+            policy=asked.policy,
+            roll=roll,
+            at_once=asked.at_once,
+        )
+        if refusal is not None:
+            return refusal
+    else:
+        await _run_again(session, run, index, asked, clock)
+    stop_after = index if asked.mode == "STEP_ONLY" else None
+    await session.execute("resume_run", session.org_id, run_id, clock.now(), stop_after)
+    override = None
+    if asked.policy is not None:
+        override = asked.policy if isinstance(asked.policy, str) else asked.policy.to_spec()
+        spec = msgspec.json.encode(override).decode()
+        await session.execute("override_step", session.org_id, run_id, index, spec, False)
+    if asked.edit.body is not None:
+        await session.execute("override_step", session.org_id, run_id, index, None, True)
+    after = {"mode": asked.mode, "from_step_index": index, "override_retry_policy": override, "new_key": asked.new_key}
+    await audit.record(session, act, "run.replay", "run", run_id, before={"status": run["status"]}, after=after)
+    return None
+
+
+def _can_be_redriven(task: Record) -> bool:
+    return bool(task["state"] == "dead" and task["letter_state"] != "deleted")
+
+
+async def _return_to_pending(session: Session, run_id: UUID, tasks: Sequence[Record], act: Act, clock: Clock) -> None:
+    """Steps that the replay will come to. The letters of those that had died are being replayed from now on."""
+    parked = [task["id"] for task in tasks if _can_be_redriven(task)]
+    again = [task["step"] for task in tasks if not _can_be_redriven(task)]
+    if again:
+        await session.execute("reset_steps", session.org_id, run_id, again)
+    if parked:
+        await session.execute("park_letters", session.org_id, parked, clock.now(), act.actor, act.because)
+        for task_id in parked:
+            await audit.record(
+                session,
+                act,
+                "dead_letter.replay",
+                "dead_letter",
+                task_id,
+                after={"run_id": run_id, "mode": "FROM_STEP"},
+            )
+
+
+async def _run_again(session: Session, run: Record, index: int, asked: Replay, clock: Clock) -> None:
+    """Another task for a step that had succeeded, that was not reached, or whose letter was deleted."""
+    await session.execute("reset_steps", session.org_id, run["id"], [index])
+    if asked.edit.headers is not None or asked.edit.discard:
+        raise EditError("only a dead letter keeps headers and edits", "headers")
+    versions = Versions()
+    await versions.load(session, [(session.org_id, run["workflow_id"])])
+    version = versions.of(run["workflow_id"])
+    done = await session.fetch("done_outputs", session.org_id, run["id"], index)
+    scope = scope_of(version, run, kept_outputs((row["name"], row["output"], row["output_is_cut"]) for row in done))
+    known = await session.fetchrow("get_step_key", session.org_id, run["id"], index)
+    key = known["idempotency_key"] if known else step_key(str(run["id"]), index)
+    step = next_step(version, run["id"], index, scope, key, await database_now(session, clock))
+    if asked.edit.body is not None:
+        step = step._replace(body=asked.edit.body)
+    if asked.policy is not None:
+        policy_id = await override_terms(session, asked.policy)
+        step = step._replace(policy_id=policy_id)
+    await enqueue(session, [step], clock)

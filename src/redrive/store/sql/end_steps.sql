@@ -1,0 +1,22 @@
+-- end_steps: steps whose tasks have just succeeded, once each; answers what is needed to go on with their runs, which are locked.
+-- $1 now (NULL: the database's clock), then an array each: orgs, runs, indexes, tasks, outputs, whether an output was cut.
+WITH ended AS (
+  UPDATE redrive.step s SET done_at = coalesce($1::timestamptz, clock_timestamp()), output = r.output, output_is_cut = r.is_cut
+    FROM unnest($2::uuid[], $3::uuid[], $4::int[], $5::uuid[], $6::bytea[], $7::bool[])
+      AS r(org_id, run_id, index, task_id, output, is_cut)
+   WHERE s.org_id = r.org_id AND s.run_id = r.run_id AND s.index = r.index AND s.task_id = r.task_id AND s.done_at IS NULL
+  RETURNING s.org_id, s.run_id, s.index, s.name, s.output, s.output_is_cut),
+locked AS MATERIALIZED (
+  SELECT u.*, e.index, e.name AS step_name, e.output, e.output_is_cut
+    FROM ended e JOIN redrive.run u ON u.org_id = e.org_id AND u.id = e.run_id
+   ORDER BY u.org_id, u.id FOR UPDATE OF u)
+SELECT l.*, o.*, coalesce($1::timestamptz, clock_timestamp()) AS now
+  FROM locked l
+ -- as they were before this statement: without the one that has just ended
+ CROSS JOIN LATERAL (
+   SELECT array_agg(s.index) FILTER (WHERE s.done_at IS NOT NULL) AS done, array_agg(s.name) FILTER (WHERE s.done_at IS NOT NULL) AS names,
+          array_agg(s.output) FILTER (WHERE s.done_at IS NOT NULL) AS outputs,
+          array_agg(s.output_is_cut) FILTER (WHERE s.done_at IS NOT NULL) AS cuts,
+          array_agg(s.index) FILTER (WHERE s.done_at IS NULL) AS others, array_agg(s.task_id) FILTER (WHERE s.done_at IS NULL) AS tasks,
+          array_agg(s.idempotency_key) FILTER (WHERE s.done_at IS NULL) AS keys
+     FROM redrive.step s WHERE s.org_id = l.org_id AND s.run_id = l.id AND s.index <> l.index) o;

@@ -1,0 +1,238 @@
+"""Going on with runs: what follows when a step has ended, in the transaction that settles it.
+
+Called by store.tasks with what it has just settled. A step's input is rendered here, from the run's input and the
+outputs before it, and stored as the body of the event that its task carries out.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import NamedTuple
+from uuid import UUID
+
+import msgspec
+
+from redrive.core.fingerprint import fingerprint
+from redrive.core.outcome import Category, Success
+from redrive.core.ports import HTTP_STEP_QUEUE, STEP_HANDLER_PREFIX, STEP_QUEUE, Settled
+from redrive.core.run_states import RunStatus, step_key
+from redrive.core.steps import Rendered, RunScope, render_step
+from redrive.core.workflow import StepKind, StepSpec
+from redrive.store.clock import Clock
+from redrive.store.db import Record, Session
+from redrive.store.edits import engine_edit
+from redrive.store.events import MAX_PAYLOAD_BYTES
+from redrive.store.workflows import Version, Versions
+
+STEP = "step"  # the kind of such tasks
+MAX_OUTPUT_BYTES = 65_536
+ORDERING_KEY = "ordering-key"  # of an event to be emitted: kept with the headers of the step's own
+ATTEMPTS = "workflow.step_attempts"
+RETRIES = "workflow.step_retries"
+
+_TOO_LARGE = f"was larger than {MAX_OUTPUT_BYTES} bytes, and was not kept"
+
+
+class Next(NamedTuple):
+    """A step that a run has come to. The fields are the columns of enqueue_steps."""
+
+    org_id: UUID
+    run_id: UUID
+    step: int
+    name: str
+    queue: str
+    event_type: str
+    endpoint_id: UUID | None
+    policy: str | None
+    policy_id: UUID | None
+    external_system: str | None
+    body: bytes
+    headers: str | None
+    url: str | None
+    problem: str | None
+    due_in_s: float
+
+
+def queue_of(step: StepSpec) -> str:
+    """What a worker must be able to do. Calls over HTTP, which may hang, do not stand in the way of the others."""
+    match step.kind:
+        case StepKind.HTTP:
+            return HTTP_STEP_QUEUE
+        case StepKind.HANDLER:
+            return f"{STEP_HANDLER_PREFIX}{step.handler}"
+        case _:
+            return STEP_QUEUE
+
+
+def scope_of(version: Version, run: Record | Mapping[str, object], outputs: Mapping[str, bytes | None]) -> RunScope:
+    """What the templates of a run's next step see. An output that is None was not kept."""
+    run_id, correlation_id, given = run["id"], run["correlation_id"], run["input"]
+    assert isinstance(given, bytes)
+    return RunScope(
+        run_id=str(run_id),
+        workflow=version.workflow.name,
+        version=version.number,
+        correlation_id=None if correlation_id is None else str(correlation_id),
+        input=msgspec.json.decode(given),
+        outputs={name: msgspec.json.decode(output) for name, output in outputs.items() if output is not None},
+        absent={name: _TOO_LARGE for name, output in outputs.items() if output is None},
+    )
+
+
+def kept_outputs(ended: Iterable[tuple[str, bytes | None, bool]]) -> dict[str, bytes | None]:
+    """By the names of the steps. None: it was too large to be kept."""
+    return {name: None if is_cut else output or b"null" for name, output, is_cut in ended}
+
+
+def next_step(version: Version, run_id: UUID, index: int, scope: RunScope, key: str, now: datetime) -> Next:
+    """A step made ready: its input rendered. What cannot be rendered is said in it, for its dead letter to tell."""
+    step = version.workflow.steps[index]
+    rendered: Rendered = render_step(step, index, scope, key, now, max_bytes=MAX_PAYLOAD_BYTES)
+    binding = version.bindings[index]
+    headers = rendered.headers
+    if rendered.ordering_key is not None:
+        headers = {ORDERING_KEY: rendered.ordering_key}
+    return Next(
+        version.org_id,
+        run_id,
+        index,
+        step.name,
+        queue_of(step),
+        f"{version.workflow.name}.{step.name}",
+        binding.endpoint_id if step.kind is StepKind.HTTP else None,
+        step.policy if isinstance(step.policy, str) else None,
+        binding.policy_id,
+        step.external_system,
+        rendered.body,
+        msgspec.json.encode(headers).decode() if headers else None,
+        rendered.url,
+        rendered.problem,
+        rendered.due_in_s,
+    )
+
+
+async def database_now(session: Session, clock: Clock) -> datetime:
+    """What waits until a time waits by the database's clock: this machine's may be off."""
+    row = await session.fetchrow("now", clock.now())
+    assert row is not None
+    now: datetime = row["now"]
+    return now
+
+
+async def enqueue(session: Session, steps: Sequence[Next], clock: Clock) -> None:
+    """Their runs are locked. Twice enqueued is once executed."""
+    if steps:
+        await session.execute("enqueue_steps", *map(list, zip(*steps, strict=True)), clock.now())
+
+
+class Steps:
+    """What the engine's settlements of steps lead to."""
+
+    def __init__(self, clock: Clock, versions: Versions | None = None) -> None:
+        self._clock = clock
+        self._versions = versions or Versions()
+
+    async def go_on(self, session: Session, settled: Sequence[Settled]) -> None:
+        """`session`: the transaction in which these were settled."""
+        ours = [result for result in settled if result.held_lease]
+        succeeded = [result for result in ours if isinstance(result.settlement.outcome, Success)]
+        others = [result for result in ours if not isinstance(result.settlement.outcome, Success)]
+        if succeeded:
+            await self._advance(session, succeeded)
+        if others:
+            await self._end_cancelled(session, others)
+        await _count(session, ours)
+
+    async def _advance(self, session: Session, succeeded: Sequence[Settled]) -> None:
+        jobs = [result.settlement.job for result in succeeded]
+        rows = await session.fetch(
+            "end_steps",
+            self._clock.now(),
+            [job.org_id for job in jobs],
+            [job.run_id for job in jobs],
+            [job.step for job in jobs],
+            [job.id for job in jobs],
+            [result.settlement.output for result in succeeded],
+            [result.settlement.output_is_cut for result in succeeded],
+        )
+        await self._versions.load(session, [(row["org_id"], row["workflow_id"]) for row in rows])
+        following: list[Next] = []
+        finished: list[tuple[UUID, UUID, str]] = []
+        for row in rows:
+            index = _next_index(row)
+            if isinstance(index, RunStatus):
+                finished.append((row["org_id"], row["id"], index.value))
+                continue
+            others = dict(
+                zip(row["others"] or (), zip(row["tasks"] or (), row["keys"] or (), strict=True), strict=True)
+            )
+            task_id, key = others.get(index, (None, step_key(str(row["id"]), index)))
+            step = self._made_ready(row, index, key)
+            if task_id is None or not await _resume(session.of(row["org_id"]), task_id, step, self._clock):
+                following.append(step)
+        await enqueue(session, following, self._clock)
+        if finished:
+            await session.execute("finish_runs", self._clock.now(), *map(list, zip(*finished, strict=True)))
+
+    def _made_ready(self, run: Record, index: int, key: str) -> Next:
+        version = self._versions.of(run["workflow_id"])
+        ended = zip(run["names"] or (), run["outputs"] or (), run["cuts"] or (), strict=True)
+        outputs = kept_outputs([*ended, (run["step_name"], run["output"], run["output_is_cut"])])
+        return next_step(version, run["id"], index, scope_of(version, run, outputs), key, run["now"])
+
+    async def _end_cancelled(self, session: Session, others: Sequence[Settled]) -> None:
+        """Of a run that was cancelled while its step was tried, nothing is tried again."""
+        jobs = [result.settlement.job for result in others]
+        rows = await session.fetch("cancelled_steps", [job.org_id for job in jobs], [job.id for job in jobs])
+        for row in rows:
+            await skip_step(session.of(row["org_id"]), row, self._clock)
+
+
+async def skip_step(session: Session, task: Record, clock: Clock) -> None:
+    """End a waiting or held step of a run that was cancelled. Its letter is closed, and the run has failed."""
+    message = "The run was cancelled."
+    place = str(task["endpoint_id"] or task["queue"])
+    category = Category.UNKNOWN
+    cause = fingerprint(task["kind"], place, category, message)
+    await session.execute("skip_task", session.org_id, task["id"], clock.now(), category.value, cause, message)
+
+
+def _next_index(run: Record) -> int | RunStatus:
+    """The step that follows the one that has just succeeded; or where the run ends. What has succeeded before, and was
+    not asked for again, is passed over.
+    """
+    done = {run["index"], *(run["done"] or ())}
+    following = next((index for index in range(run["index"] + 1, run["steps"]) if index not in done), None)
+    if following is None or run["stop_after"] == run["index"]:
+        return RunStatus.SUCCESS if len(done) == run["steps"] else RunStatus.PARTIAL
+    return following if run["cancelled_at"] is None else RunStatus.FAILED
+
+
+async def _resume(session: Session, task_id: UUID, step: Next, clock: Clock) -> bool:
+    """The run has come to a step that had died: its own task is tried again, with the input as it is now.
+
+    False: its letter was deleted, so that another task is needed.
+    """
+    edit = await engine_edit(session, task_id, step.body, clock)
+    given = (clock.now(), edit, step.url, step.problem)
+    row = await session.fetchrow("resume_step", session.org_id, task_id, *given)
+    assert row is not None
+    if not row["is_alive"]:
+        await session.execute("reset_steps", session.org_id, step.run_id, [step.step])
+    return bool(row["is_alive"])
+
+
+async def _count(session: Session, settled: Sequence[Settled]) -> None:
+    counts: Counter[tuple[UUID, str]] = Counter()
+    for result in settled:
+        job, outcome = result.settlement.job, result.settlement.outcome
+        # A lost try is known when its task is taken over.
+        tries = (outcome is not None) + job.lost
+        if not tries:
+            continue
+        counts[job.org_id, ATTEMPTS] += tries
+        counts[job.org_id, RETRIES] += outcome is not None and job.attempts > 0
+    if counts:
+        names = sorted(counts)
+        amounts = [counts[name] for name in names]
+        await session.execute("count_steps", [org for org, _ in names], [name for _, name in names], amounts)
