@@ -71,10 +71,9 @@ def cancelled(row: Record) -> Shape | None:
 
 
 def status_of(step: Record) -> StepStatus:
-    """A try of this generation has failed where the last failure came after it began."""
-    failed_at = step["last_failed_at"]
-    tried = failed_at is not None and (step["generation"] == 0 or failed_at > step["begun_at"])
-    return step_status(step["state"], step["letter_state"], tried)
+    """A new generation begins as after a first failure: only more than that is a try of its own."""
+    before = 1 if step["generation"] else 0
+    return step_status(step["state"], step["letter_state"], step["attempts"] is not None and step["attempts"] > before)
 
 
 def _step(run: Record, index: int, defined: Mapping[str, object], step: Record | None, ahead: Record | None) -> Shape:

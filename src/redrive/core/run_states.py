@@ -87,6 +87,8 @@ def step_status(state: str | None, letter_state: str | None, tried: bool) -> Ste
     match TaskState(state):
         case TaskState.SUCCEEDED:
             return StepStatus.SUCCESS
+        case TaskState.DEAD if letter_state == DeadLetterState.REPLAYING:
+            return StepStatus.PENDING  # an earlier step is run again: the run comes to it
         case TaskState.DEAD:
             return StepStatus.FAILED if letter_state in _CLOSED else StepStatus.DLQ
         case TaskState.WAITING | TaskState.HELD:

@@ -182,7 +182,7 @@ END $$;
 CREATE TRIGGER judge_step_letter BEFORE INSERT ON redrive.dead_letter FOR EACH ROW
   WHEN (NEW.kind = 'step') EXECUTE FUNCTION redrive.judge_step_letter();
 CREATE TRIGGER judge_step_letter_again BEFORE UPDATE ON redrive.dead_letter FOR EACH ROW
-  WHEN (NEW.kind = 'step' AND NEW.failed_at <> OLD.failed_at) EXECUTE FUNCTION redrive.judge_step_letter();
+  WHEN (NEW.kind = 'step' AND NEW.generation <> OLD.generation) EXECUTE FUNCTION redrive.judge_step_letter();
 
 -- A run follows the letters of its steps, whoever writes them: a death puts it in front of people, a replay sets it going again, and
 -- where people are done with all of its letters, it has failed. What the engine does to a letter is audited here, as people's acts are.
@@ -196,7 +196,7 @@ BEGIN
   SELECT t.run_id, t.step, t.state, r.correlation_id INTO v_run, v_step, v_state, v_correlation
     FROM redrive.task t JOIN redrive.run r ON r.org_id = t.org_id AND r.id = t.run_id
    WHERE t.org_id = NEW.org_id AND t.id = NEW.task_id;
-  IF TG_OP = 'INSERT' OR NEW.failed_at <> OLD.failed_at THEN
+  IF TG_OP = 'INSERT' OR NEW.generation <> OLD.generation THEN
     UPDATE redrive.run SET status = CASE NEW.state WHEN 'open' THEN 'DLQ_PENDING' ELSE 'FAILED' END,
            finished_at = CASE WHEN NEW.state <> 'open' THEN NEW.updated_at END, updated_at = NEW.updated_at
      WHERE org_id = NEW.org_id AND id = v_run;
@@ -236,7 +236,7 @@ END $$;
 CREATE TRIGGER follow_letter AFTER INSERT ON redrive.dead_letter FOR EACH ROW
   WHEN (NEW.kind = 'step') EXECUTE FUNCTION redrive.follow_letter();
 CREATE TRIGGER follow_letter_again AFTER UPDATE ON redrive.dead_letter FOR EACH ROW
-  WHEN (NEW.kind = 'step' AND (NEW.state <> OLD.state OR NEW.failed_at <> OLD.failed_at)) EXECUTE FUNCTION redrive.follow_letter();
+  WHEN (NEW.kind = 'step' AND (NEW.state <> OLD.state OR NEW.generation <> OLD.generation)) EXECUTE FUNCTION redrive.follow_letter();
 
 -- enqueue_steps: runs have come to these steps: an event that holds the input, a task to carry it out. Its id tells the run, the step
 -- and the execution: whoever enqueues it a second time makes nothing. The run is locked by whoever asks.
