@@ -51,6 +51,26 @@ async def _policy(api: Api, above: Above) -> str:
     return name
 
 
+async def _workflow(api: Api, above: Above) -> str:
+    name = f"workflow-{uuid4().hex[:8]}"
+    steps = [{"name": step, "kind": "wait", "wait_s": 3600} for step in ("first", "second")]
+    made = await api.owner.request("PUT", f"/v1/workflows/{name}", {"steps": steps})
+    assert made.status == 200, made.body
+    return name
+
+
+async def _run(api: Api, above: Above) -> str:
+    begun = await api.owner.post(f"/v1/workflows/{await _workflow(api, above)}/runs", {"input": {}})
+    assert begun.status == 202, begun.body
+    return str(begun.json["run_id"])
+
+
+async def _ended_run(api: Api, above: Above) -> str:
+    run_id = await _run(api, above)
+    assert (await api.owner.post(f"/v1/runs/{run_id}/cancel")).status == 200
+    return run_id
+
+
 async def _made(api: Api, path: str, value: object) -> str:
     made = await api.owner.post(path, value)
     assert made.status in (201, 202), made.body
@@ -100,6 +120,8 @@ MAKERS: dict[str, Maker] = {
     "/v1/logs/{log_id}": _entry,
     "/v1/policies/{name}": _policy,
     "/v1/operations/{operation_id}": _operation,
+    "/v1/workflows/{name}": _workflow,
+    "/v1/runs/{run_id}": _run,
     "/v1/keys/{key_id}": _key,
     "/v1/users/{user_id}": _user,
     "/v1/orgs/{org_id}": _org,
@@ -110,6 +132,7 @@ IN_ANOTHER_STATE: dict[str, Maker] = {
     "DELETE /v1/events/{event_id}": _event_in_the_inbox,
     "POST /v1/operations/{operation_id}/resume": _paused_operation,
     "POST /v1/endpoints/{endpoint_id}/rotate-hook": _relay,
+    "POST /v1/runs/{run_id}/replay": _ended_run,
 }
 
 

@@ -55,7 +55,12 @@ async def test_a_worker_is_there_from_its_start_until_it_has_drained(live: Engin
         await live.until("SELECT count(*) = 1 FROM redrive.worker")
         seen = await last_seen(live.app, live.clock)
         assert seen is not None
-        assert (seen.pid, seen.version, seen.queues, seen.concurrency) == (os.getpid(), __version__, ("http",), 7)
+        assert (seen.pid, seen.version, seen.queues, seen.concurrency) == (
+            os.getpid(),
+            __version__,
+            ("http", "step", "step.http"),
+            7,
+        )
         assert not seen.is_silent
     finally:
         stop.set()

@@ -323,7 +323,7 @@ async def test_a_bug_where_no_task_would_catch_it_is_a_failed_try_too(
     def bug(*_: object) -> None:
         raise ZeroDivisionError("a bug")
 
-    monkeypatch.setattr(http_module, "_outcome" if at_the_end else "header_text", bug)
+    monkeypatch.setattr(http_module, "outcome_of_response" if at_the_end else "header_text", bug)
     async with open_receiver() as receiver:
         await engine.endpoint(url=receiver.url)
         event_id = await engine.accept()

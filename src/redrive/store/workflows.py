@@ -105,6 +105,7 @@ async def put_workflow(
     if headers:
         assert sealer is not None, "headers are given through the API, which has the key"
         sealed = sealer.seal(msgspec.json.encode(headers), _owner(session.org_id, version_id))
+    await session.execute("retire_workflow", session.org_id, workflow.name)
     await session.execute(
         "put_workflow",
         session.org_id,

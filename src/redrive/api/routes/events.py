@@ -11,6 +11,7 @@ from redrive.api.context import Context, act_of
 from redrive.api.cursors import ListPlace
 from redrive.api.problems import Problem, not_found
 from redrive.api.queries import BecauseIn, EventsQuery, id_in_path, no_query
+from redrive.api.routes.retry_queue import refused
 from redrive.api.schemas.attempts import Attempt
 from redrive.api.schemas.base import Page, shows
 from redrive.api.schemas.events import Event, EventDetail, EventStatus
@@ -109,6 +110,8 @@ async def delete_event(
     act = act_of(request, caller, given.because if given else None)
     async with context.tenant(caller) as session:
         match await removal.delete_event(session, wanted, act):
+            case Refusal.OF_RUN:
+                raise refused(Refusal.OF_RUN, "event")
             case Refusal.UNKNOWN:
                 raise not_found("event")
             case Refusal.IN_PROGRESS:
