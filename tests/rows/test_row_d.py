@@ -1,6 +1,7 @@
 """Row D: workflows. A run of ordered steps; a step that cannot succeed stands among the dead letters."""
 
 import json
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -293,8 +294,12 @@ async def test_d5_a_handlers_effect_happens_once_though_its_step_runs_twice(
 ) -> None:
     sent: list[str] = []
 
+    def transfer(key: str) -> dict[str, object]:
+        sent.append(key)
+        return {"receipt": len(sent)}
+
     async def pay(task: StepTask) -> dict[str, object]:
-        receipt = await task.once("transfer", lambda: sent.append(task.idempotency_key) or {"receipt": len(sent)})
+        receipt = await task.once("transfer", partial(transfer, task.idempotency_key))
         if task.attempt == 1:
             raise ConnectionResetError("the wire was cut behind the transfer")
         return {"receipt": receipt["receipt"], "attempt": task.attempt}
