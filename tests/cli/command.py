@@ -56,7 +56,7 @@ async def redrive(
     """Run `redrive …` to its end. `url` names the database, by the environment."""
     database = {"REDRIVE_DATABASE_URL": url, "REDRIVE_SECRET_KEY": SECRET_KEY} if url is not None else {}
     request = {"words": words, "env": clean_env(**{**database, **(env or {})}), "cwd": str(cwd or "/")}
-    ours, theirs = socket.socketpair()
+    ours, theirs = _messages()
     with tempfile.TemporaryFile() as given, tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err, ours:
         given.write(stdin)
         given.seek(0)
@@ -70,20 +70,26 @@ async def redrive(
 
 
 async def _code(report: socket.socket) -> int:
+    """Two messages come: its process id at once, and in the end its exit code."""
     report.setblocking(False)
-    reader, _ = await asyncio.open_connection(sock=report)
-    pid = int(await reader.readline())
+    loop = asyncio.get_running_loop()
+    pid = int(await loop.sock_recv(report, MAX_REPORT_BYTES))
     try:
-        return int(await asyncio.wait_for(reader.readline(), WITHIN_S))
+        return int(await asyncio.wait_for(loop.sock_recv(report, MAX_REPORT_BYTES), WITHIN_S))
     except TimeoutError:
         os.kill(pid, signal.SIGKILL)
         raise
 
 
+def _messages() -> tuple[socket.socket, socket.socket]:
+    """Two ends, between which each message comes whole or not at all."""
+    return socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+
+
 @functools.cache
 def _warm() -> socket.socket:
     """The process that begins commands: one for each that runs tests. It ends with this one, whose end closes then."""
-    ours, theirs = socket.socketpair()
+    ours, theirs = _messages()
     with theirs:
         words = [sys.executable, str(Path(__file__).with_name("warm.py")), str(theirs.fileno())]
         subprocess.Popen(words, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, env=clean_env(), cwd="/")

@@ -32,7 +32,7 @@ TASK_MOVES = {
 }
 DEAD_LETTER_MOVES = {
     "open": "replaying resolved ignored deleted",
-    "replaying": "resolved open",
+    "replaying": "resolved open ignored",
     "resolved": "replaying deleted open",
     "ignored": "replaying resolved deleted open",
     "deleted": "",

@@ -170,7 +170,12 @@ async def test_the_roles_own_nothing_and_have_no_special_power(engine: Engine) -
         " UNION ALL SELECT proname FROM pg_proc WHERE pg_get_userbyid(proowner) = ANY ($1)",
         ROLES,
     )
-    assert sorted(row["name"] for row in owned) == ["accept", "hand_in"]
+    assert sorted(row["name"] for row in owned) == [
+        "accept",
+        "hand_in",
+        "hand_in_run",
+        "workflow_in_force",
+    ]
 
 
 async def test_functions_that_run_as_somebody_else_have_a_fixed_search_path_and_no_public_callers(
@@ -180,7 +185,13 @@ async def test_functions_that_run_as_somebody_else_have_a_fixed_search_path_and_
         "SELECT proname, proconfig, has_function_privilege('public', oid, 'EXECUTE') AS public FROM pg_proc"
         " WHERE pronamespace = 'redrive'::regnamespace AND prosecdef"
     )
-    assert {row["proname"] for row in rows} == {"accept", "hand_in", "analyse_new"}
+    assert {row["proname"] for row in rows} == {
+        "accept",
+        "hand_in",
+        "analyse_new",
+        "hand_in_run",
+        "workflow_in_force",
+    }
     for row in rows:
         assert row["proconfig"] == ["search_path=redrive, pg_temp"]
         assert not row["public"]

@@ -309,7 +309,7 @@ class StepBook(Protocol):
         """What came of an effect of this key; None: it did not happen yet."""
         ...
 
-    async def keep_effect(self, org_id: UUID, key: str, result: bytes) -> bytes:
+    async def keep_effect(self, org_id: UUID, key: str, run_id: UUID, result: bytes) -> bytes:
         """Keep what came of it; answers what counts: that of whoever was first."""
         ...
 

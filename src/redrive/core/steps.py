@@ -4,9 +4,9 @@ Called when a run comes to the step. Whatever a definition or the data of a run 
 which then dies of class `validation` with that message; nothing here raises for it.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from redrive.core.headers import TOO_LARGE, are_too_large, value_problem
@@ -95,11 +95,7 @@ def render_step(
 ) -> Rendered:
     """The step as it is to be carried out; with a problem where it cannot be."""
     names = scope.names(spec.name, index, idempotency_key)
-    try:
-        return _Render(spec, names, now, max_bytes).step()
-    except TemplateError as error:
-        place = ".".join(map(str, error.place))
-        return Rendered(problem=redact_text(f"{place} {error.message}" if place else error.message, MAX_PROBLEM_CHARS))
+    return _Render(spec, names, now, max_bytes).step()
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,14 +109,35 @@ class _Render:
         spec = self.spec
         match spec.kind:
             case StepKind.HTTP:
-                body = NO_BODY if spec.body is MISSING else self._json("body", spec.body)
-                return Rendered(body, self._url(), self._headers())
+                return self._call()
             case StepKind.HANDLER:
-                return Rendered(self._json("input", spec.input))
+                return self._filled(Rendered(), lambda: Rendered(self._json("input", spec.input)))
             case StepKind.EMIT:
-                return Rendered(self._json("payload", spec.payload), ordering_key=self._ordering_key())
+                key = self._ordering_key
+                return self._filled(
+                    Rendered(), lambda: Rendered(self._json("payload", spec.payload), ordering_key=key())
+                )
             case StepKind.WAIT:
-                return Rendered(b"{}", due_in_s=self._wait_s() if spec.until is None else self._until_s())
+                wait_s = self._wait_s if spec.until is None else self._until_s
+                return self._filled(Rendered(), lambda: Rendered(b"{}", due_in_s=wait_s()))
+
+    def _call(self) -> Rendered:
+        """A call whose body alone cannot be made keeps the rest: a person may give it another body."""
+        bare = self._filled(Rendered(), lambda: Rendered(NO_BODY, self._url(), self._headers()))
+        if bare.problem is not None or self.spec.body is MISSING:
+            return bare
+        return self._filled(
+            replace(bare, body=UNRENDERED), lambda: replace(bare, body=self._json("body", self.spec.body))
+        )
+
+    def _filled(self, instead: Rendered, make: Callable[[], Rendered]) -> Rendered:
+        """What is made; else what there is instead, with the problem."""
+        try:
+            return make()
+        except TemplateError as error:
+            place = ".".join(map(str, error.place))
+            problem = f"{place} {error.message}" if place else error.message
+            return replace(instead, problem=redact_text(problem, MAX_PROBLEM_CHARS))
 
     def _json(self, name: str, template: object) -> bytes:
         """The template as compact JSON; the run's input where it was left out."""

@@ -21,6 +21,7 @@ class Swept(NamedTuple):
     idempotency_keys: int = 0
     operations: int = 0
     notices: int = 0
+    runs: int = 0
     expired: int = 0
 
     def plus(self, other: "Swept") -> "Swept":

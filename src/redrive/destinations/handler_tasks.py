@@ -94,7 +94,7 @@ class StepTask(Task):
         result = act()
         if inspect.isawaitable(result):
             result = await result
-        return loads(await self.book.keep_effect(self.org_id, key, json_of(result)))
+        return loads(await self.book.keep_effect(self.org_id, key, self.run_id, json_of(result)))
 
 
 def json_of(value: object) -> bytes:

@@ -24,6 +24,7 @@ CLAIM_TTL_S = 7 * 86_400.0  # idempotency keys of things with ids of their own
 OPERATION_TTL_S = 90 * 86_400.0  # from its end; `redrive check` looks at none that is older
 BATCH_OPERATIONS = 20
 BATCH_ITEMS = 2_000
+BATCH_RUNS = 50
 PULSE_FOLDS_AFTER_S = 2 * 3_600.0  # minutes are shown for an hour, see core.pulse
 PULSE_SHOWN_S = 8 * 86_400.0
 BATCH_MINUTES = 2_000
@@ -104,6 +105,9 @@ class Retention:
             swept = swept.plus(Swept(operations=operations, notices=notices))
             is_last = is_last and (notices < BATCH_EVENTS or self._dry_run)
             has_more = await self._fold_pulse(session, org) or has_counts or has_more or not is_last
+            runs = await self._remove_runs(session, org, is_first=place is None)
+            swept = swept.plus(runs)
+            has_more = has_more or (runs.runs == BATCH_RUNS and not self._dry_run)
             seen = await self._pick(session, org, after)
             picked = [row["id"] for row in seen if row["goes"]]
             if picked:
@@ -151,6 +155,21 @@ class Retention:
         else:
             row = await session.fetchrow("count_old_notices", *terms) if is_first else None
         return row["n"] if row else 0
+
+    async def _remove_runs(self, session: Session, org: SweptOrg, *, is_first: bool) -> Swept:
+        """Runs whole: with what their steps were given, their tries and their dead letters."""
+        if self._dry_run:
+            row = await session.fetchrow("count_old_runs", org.org_id, org.now) if is_first else None
+            return Swept(runs=row["n"] if row else 0)
+        held = await session.fetch("sweep_runs", org.org_id, org.now, BATCH_RUNS)
+        if not held:
+            return Swept()
+        events = [event_id for run in held for event_id in run["events"]]
+        if self._archive is not None:
+            await self._archive.keep(org, session.stream("archive_events", org.org_id, events))
+        swept = _swept(await session.fetchrow("delete_events", org.org_id, events))
+        await session.execute("delete_runs", org.org_id, [run["id"] for run in held])
+        return swept.plus(Swept(runs=len(held)))
 
     async def _fold_pulse(self, session: Session, org: SweptOrg) -> bool:
         """Whether there may be more to fold. Nothing is removed by it that anybody would miss: it is told nowhere."""

@@ -70,8 +70,8 @@ class StoredSteps:
         result: bytes | None = row["result"] if row else None
         return result
 
-    async def keep_effect(self, org_id: UUID, key: str, result: bytes) -> bytes:
-        row = await self._db.fetchrow("keep_effect", org_id, key, result, self._clock.now())
+    async def keep_effect(self, org_id: UUID, key: str, run_id: UUID, result: bytes) -> bytes:
+        row = await self._db.fetchrow("keep_effect", org_id, key, run_id, result, self._clock.now())
         kept = await self.effect(org_id, key) if row is None else result
         assert kept is not None, "it was there, or was written just now"
         return kept

@@ -27,6 +27,7 @@ CREATE TABLE redrive.run (
   workflow          text NOT NULL,
   version           integer NOT NULL,
   steps             integer NOT NULL,
+  retention_s       double precision,  -- how long it is kept once it has ended; NULL: for ever
   status            text NOT NULL CHECK (status IN ('PENDING', 'RUNNING', 'SUCCESS', 'FAILED', 'PARTIAL', 'DLQ_PENDING')),
   input             bytea NOT NULL,
   correlation_id    text,
@@ -47,6 +48,7 @@ CREATE TABLE redrive.run (
 CREATE INDEX run_by_age ON redrive.run (org_id, created_at, id);
 CREATE INDEX run_by_status ON redrive.run (org_id, status, created_at, id);
 CREATE INDEX run_by_workflow ON redrive.run (org_id, workflow, created_at, id);
+CREATE INDEX run_that_goes ON redrive.run (org_id, finished_at) WHERE retention_s IS NOT NULL AND finished_at IS NOT NULL;
 CREATE INDEX run_by_workflow_and_status ON redrive.run (org_id, workflow, status, created_at, id);
 
 -- A row per step that a run has come to. Tasks of earlier executions are found by task_of_run.
@@ -73,10 +75,12 @@ CREATE UNIQUE INDEX step_key ON redrive.step (org_id, idempotency_key);
 CREATE TABLE redrive.effect (
   org_id  uuid NOT NULL,
   key     text NOT NULL CHECK (length(key) BETWEEN 1 AND 500),
+  run_id  uuid NOT NULL,
   result  bytea NOT NULL,
   at      timestamptz NOT NULL,
   PRIMARY KEY (org_id, key)
 );
+CREATE INDEX effect_of_run ON redrive.effect (org_id, run_id);
 
 CALL redrive.secure('workflow');
 CALL redrive.secure('run');
@@ -84,6 +88,19 @@ CALL redrive.secure('step');
 CALL redrive.secure('effect');
 GRANT SELECT, INSERT, UPDATE ON redrive.workflow, redrive.run, redrive.step TO redrive_app, redrive_engine;
 GRANT SELECT, INSERT ON redrive.effect TO redrive_engine;
+GRANT SELECT ON redrive.effect TO redrive_app;
+-- What has ended goes after a while, where its workflow says so.
+GRANT SELECT, DELETE ON redrive.run, redrive.step, redrive.effect TO redrive_janitor;
+GRANT UPDATE (updated_at) ON redrive.run TO redrive_janitor;  -- to hold a row still takes the right to change one of its columns
+DO $$
+DECLARE t record;
+BEGIN
+  FOR t IN SELECT v.name, c.command FROM (VALUES ('run', 'SELECT UPDATE DELETE'), ('step', 'SELECT DELETE'), ('effect', 'SELECT DELETE'))
+             AS v(name, commands) CROSS JOIN LATERAL unnest(string_to_array(v.commands, ' ')) AS c(command) LOOP
+    EXECUTE format('CREATE POLICY %I ON redrive.%I FOR %s TO redrive_janitor USING (true)', 'janitor_' || lower(t.command), t.name,
+                   t.command);
+  END LOOP;
+END $$;
 -- A replay makes tasks for steps that had succeeded; policies of 0006 say who may.
 GRANT INSERT ON redrive.event, redrive.task TO redrive_app;
 
@@ -303,9 +320,9 @@ RETURNS text LANGUAGE plpgsql AS $$
 DECLARE
   v_now timestamptz := coalesce(p_now, clock_timestamp());
 BEGIN
-  INSERT INTO redrive.run (org_id, id, workflow_id, workflow, version, steps, status, input, correlation_id, traceparent, created_at,
-                           created_by, updated_at)
-  SELECT w.org_id, p_id, w.id, w.name, w.version, w.steps, 'PENDING', p_input, p_correlation, p_traceparent, v_now, p_by, v_now
+  INSERT INTO redrive.run (org_id, id, workflow_id, workflow, version, steps, retention_s, status, input, correlation_id, traceparent,
+                           created_at, created_by, updated_at)
+  SELECT w.org_id, p_id, w.id, w.name, w.version, w.steps, (w.spec::jsonb ->> 'retention_s')::float8, 'PENDING', p_input, p_correlation, p_traceparent, v_now, p_by, v_now
     FROM redrive.workflow w WHERE w.org_id = p_org AND w.id = p_workflow
   ON CONFLICT (org_id, id) DO NOTHING;
   IF NOT FOUND THEN
