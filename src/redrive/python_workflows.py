@@ -13,11 +13,13 @@ Behind it is the same definition that `PUT /v1/workflows/{name}` takes: a worker
 import inspect
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar, overload
 
 from redrive.core.workflow import Workflow
 from redrive.destinations.handler_tasks import WHOLE_INPUT
 from redrive.destinations.python import Handler
+
+M = TypeVar("M", bound=Callable[..., Any])
 
 
 class Declared(NamedTuple):
@@ -30,14 +32,20 @@ class Declared(NamedTuple):
 class _Step:
     """`@step`, `@step(…)` for methods; `step.http(…)`, `step.emit(…)` and `step.wait(…)` for steps without code."""
 
-    def __call__(self, method: Callable[..., Any] | None = None, /, **fields: Any) -> Any:
+    @overload
+    def __call__(self, method: M, /) -> M: ...
+
+    @overload
+    def __call__(self, /, **fields: Any) -> Callable[[M], M]: ...
+
+    def __call__(self, method: Any = None, /, **fields: Any) -> Any:
         """A method that carries out a step: it gets a StepTask, and what it returns is the step's output.
 
         `fields`: policy, max_retries, timeout_s, external_system, input.
         """
         if method is None:
-            return partial(self.__call__, **fields)
-        return Declared({"kind": "handler", "input": WHOLE_INPUT, **fields}, method)
+            return partial(_declared, fields)
+        return _declared(fields, method)
 
     @staticmethod
     def http(url: str | None = None, **fields: Any) -> Declared:
@@ -53,6 +61,10 @@ class _Step:
     def wait(wait_s: float | str | None = None, **fields: Any) -> Declared:
         """A pause: of so many seconds, or `until` a time."""
         return Declared({"kind": "wait", **({} if wait_s is None else {"wait_s": wait_s}), **fields})
+
+
+def _declared(fields: Mapping[str, Any], method: Callable[..., Any]) -> Declared:
+    return Declared({"kind": "handler", "input": WHOLE_INPUT, **fields}, method)
 
 
 step = _Step()
