@@ -4,7 +4,8 @@ Called when a run comes to the step. Whatever a definition or the data of a run 
 which then dies of class `validation` with that message; nothing here raises for it.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+import re
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -22,6 +23,8 @@ from redrive.core.workflow import MISSING, StepKind, StepSpec
 MAX_PROBLEM_CHARS = 2_000
 NO_BODY = b""
 UNRENDERED = b"null"
+
+_OF_INPUT = re.compile(r"(?:body|input|payload)[. ]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +98,10 @@ def render_step(
 ) -> Rendered:
     """The step as it is to be carried out; with a problem where it cannot be."""
     names = scope.names(spec.name, index, idempotency_key)
-    return _Render(spec, names, now, max_bytes).step()
+    try:
+        return _Render(spec, names, now, max_bytes).step()
+    except TemplateError as error:
+        return Rendered(problem=_told(error))
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,35 +115,21 @@ class _Render:
         spec = self.spec
         match spec.kind:
             case StepKind.HTTP:
-                return self._call()
+                rest = Rendered(NO_BODY, self._url(), self._headers())
+                return rest if spec.body is MISSING else self._filled(rest, "body", spec.body)
             case StepKind.HANDLER:
-                return self._filled(Rendered(), lambda: Rendered(self._json("input", spec.input)))
+                return self._filled(Rendered(), "input", spec.input)
             case StepKind.EMIT:
-                key = self._ordering_key
-                return self._filled(
-                    Rendered(), lambda: Rendered(self._json("payload", spec.payload), ordering_key=key())
-                )
+                return self._filled(Rendered(ordering_key=self._ordering_key()), "payload", spec.payload)
             case StepKind.WAIT:
-                wait_s = self._wait_s if spec.until is None else self._until_s
-                return self._filled(Rendered(), lambda: Rendered(b"{}", due_in_s=wait_s()))
+                return Rendered(b"{}", due_in_s=self._wait_s() if spec.until is None else self._until_s())
 
-    def _call(self) -> Rendered:
-        """A call whose body alone cannot be made keeps the rest: a person may give it another body."""
-        bare = self._filled(Rendered(), lambda: Rendered(NO_BODY, self._url(), self._headers()))
-        if bare.problem is not None or self.spec.body is MISSING:
-            return bare
-        return self._filled(
-            replace(bare, body=UNRENDERED), lambda: replace(bare, body=self._json("body", self.spec.body))
-        )
-
-    def _filled(self, instead: Rendered, make: Callable[[], Rendered]) -> Rendered:
-        """What is made; else what there is instead, with the problem."""
+    def _filled(self, rest: Rendered, name: str, template: object) -> Rendered:
+        """The rest of a step with its body. Where only that cannot be made, a person may give it another one."""
         try:
-            return make()
+            return replace(rest, body=self._json(name, template))
         except TemplateError as error:
-            place = ".".join(map(str, error.place))
-            problem = f"{place} {error.message}" if place else error.message
-            return replace(instead, problem=redact_text(problem, MAX_PROBLEM_CHARS))
+            return replace(rest, body=UNRENDERED, problem=_told(error))
 
     def _json(self, name: str, template: object) -> bytes:
         """The template as compact JSON; the run's input where it was left out."""
@@ -202,6 +194,17 @@ class _Render:
             if left_s > MAX_WAIT_S:
                 raise TemplateError(f"must not be more than {MAX_WAIT_S / 86_400:g} days away")
             return max(left_s, 0.0)
+
+
+def is_of_input(problem: str) -> bool:
+    """Whether a step can be tried with another input. step_terms.sql asks the same."""
+    return _OF_INPUT.match(problem) is not None
+
+
+def _told(error: TemplateError) -> str:
+    """A problem begins with the field it is about."""
+    place = ".".join(map(str, error.place))
+    return redact_text(f"{place} {error.message}" if place else error.message, MAX_PROBLEM_CHARS)
 
 
 @contextmanager

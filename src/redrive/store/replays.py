@@ -13,6 +13,7 @@ import msgspec
 
 from redrive.core.policy import Policy
 from redrive.core.run_states import UNDER_WAY, step_key
+from redrive.core.steps import is_of_input
 from redrive.store import audit
 from redrive.store.audit import Act
 from redrive.store.clock import Clock
@@ -100,9 +101,7 @@ async def replay_run(
     if asked.policy is not None:
         override = asked.policy if isinstance(asked.policy, str) else asked.policy.to_spec()
         spec = msgspec.json.encode(override).decode()
-        await session.execute("override_step", session.org_id, run_id, index, spec, False)
-    if asked.edit.body is not None:
-        await session.execute("override_step", session.org_id, run_id, index, None, True)
+        await session.execute("override_step", session.org_id, run_id, index, spec)
     after = {"mode": asked.mode, "from_step_index": index, "override_retry_policy": override, "new_key": asked.new_key}
     await audit.record(session, act, "run.replay", "run", run_id, before={"status": run["status"]}, after=after)
     return None
@@ -145,7 +144,8 @@ async def _run_again(session: Session, run: Record, index: int, asked: Replay, c
     key = known["idempotency_key"] if known else step_key(str(run["id"]), index)
     step = next_step(version, run["id"], index, scope, key, await database_now(session, clock))
     if asked.edit.body is not None:
-        step = step._replace(body=asked.edit.body)
+        problem = step.problem
+        step = step._replace(body=asked.edit.body, problem=None if problem and is_of_input(problem) else problem)
     if asked.policy is not None:
         policy_id = await override_terms(session, asked.policy)
         step = step._replace(policy_id=policy_id)
