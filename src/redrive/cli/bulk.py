@@ -169,7 +169,7 @@ async def _act_on_batch(desk: Desk, bulk: Bulk, ids: Sequence[UUID], tally: _Tal
     async def one(letter_id: UUID) -> None:
         async with slots:
             refusal = await _patiently(desk, bulk, letter_id, act)
-        why = _explained(letter_id, refusal) if refusal else None
+        why = explained(letter_id, refusal) if refusal else None
         tally.done += why is None
         tally.refused += why is not None
         if as_json:
@@ -216,7 +216,7 @@ async def _redrive(session: Session, bulk: Bulk, letter_id: UUID, act: Act, orde
     )
 
 
-def _explained(letter_id: UUID, refusal: Refusal) -> str:
+def explained(letter_id: UUID, refusal: Refusal) -> str:
     match refusal:
         case Refusal.UNKNOWN:
             return f"{letter_id}: there is no such dead letter in this org. It may have been deleted."

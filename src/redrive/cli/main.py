@@ -20,11 +20,13 @@ from redrive.cli import (
     pausing,
     policy,
     retention,
+    runs,
     send,
     serve,
     stats,
     users,
     worker,
+    workflows,
 )
 from redrive.version import __version__
 
@@ -63,6 +65,8 @@ for name, noun in (
     ("users", users),
     ("orgs", orgs),
     ("policy", policy),
+    ("workflows", workflows),
+    ("runs", runs),
     ("retention", retention),
 ):
     app.add_typer(noun.app, name=name)

@@ -4,6 +4,8 @@ Text from outside (error messages, names) is shown as text: control characters a
 nothing is read as markup. Where stdout is no terminal, tables are plain lines of any length.
 """
 
+import json
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -20,6 +22,8 @@ from rich.text import Text
 MAX_CELL_CHARS = 200
 NEVER_YEAR = datetime.max.year  # the database's infinity
 NOTHING = "–"
+
+_NOT_ASCII = re.compile(r"[^\n -~]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +82,12 @@ def table(columns: Sequence[Column], rows: Sequence[Sequence[object]], *, empty:
         _rich_table(columns, cells)
     else:
         _plain_table(columns, cells)
+
+
+def document(value: object) -> None:
+    """A JSON value over several lines; numbers as they were written, whatever is not ASCII escaped."""
+    text = msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
+    say(_NOT_ASCII.sub(lambda found: json.dumps(found[0])[1:-1], text))
 
 
 def facts(pairs: Mapping[str, object]) -> None:

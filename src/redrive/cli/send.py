@@ -1,7 +1,6 @@
 """`redrive send`: hand in one event, as a producer would."""
 
 import json
-import sys
 from pathlib import Path
 from typing import Annotated, NoReturn
 from uuid import UUID
@@ -9,6 +8,7 @@ from uuid import UUID
 import typer
 
 from redrive.cli.connect import open_desk
+from redrive.cli.given import STDIN, read_source
 from redrive.cli.lookup import find_endpoint
 from redrive.cli.options import AsJson, Where, command
 from redrive.cli.output import emit, note, say
@@ -18,7 +18,6 @@ from redrive.store.events import MAX_PAYLOAD_BYTES, NewEvent, accept
 from redrive.store.orgs import new_id
 
 MAX_TEXT_CHARS = 200
-STDIN = "-"
 
 
 def add_to(app: typer.Typer) -> None:
@@ -85,9 +84,9 @@ def payload_of(source: str | None, given: str | None, file: Path | None) -> byte
     if source not in (None, STDIN):
         raise WrongUsage(f'"{source}" is not expected. A payload goes with --payload or --payload-file.')
     if source == STDIN:
-        body = sys.stdin.buffer.read(MAX_PAYLOAD_BYTES + 1)
+        body = read_source(STDIN, MAX_PAYLOAD_BYTES)
     elif file is not None:
-        body = _read(file)
+        body = read_source(str(file), MAX_PAYLOAD_BYTES)
     else:
         body = (given if given is not None else "{}").encode("utf-8", "surrogateescape")
     if len(body) > MAX_PAYLOAD_BYTES:
@@ -97,14 +96,6 @@ def payload_of(source: str | None, given: str | None, file: Path | None) -> byte
     except (ValueError, RecursionError) as problem:
         raise WrongUsage(f"The payload is not JSON: {problem}.") from None
     return body
-
-
-def _read(file: Path) -> bytes:
-    try:
-        with file.open("rb") as stream:
-            return stream.read(MAX_PAYLOAD_BYTES + 1)
-    except OSError as problem:
-        raise WrongUsage(f"{file} cannot be read: {problem.strerror}.") from None
 
 
 def _no_number(text: str) -> NoReturn:

@@ -57,6 +57,8 @@ def dead_letter_detail(row: Record, attempts: list[Record]) -> Shape:
         "resolution": {"at": row["closed_at"], "by": row["closed_by"], "because": row["closed_because"]}
         if row["closed_at"]
         else None,
+        "run_id": row["run_id"],
+        "step_index": row["step"],
         "lane": row["lane"],
         "ordering_key": row["ordering_key"],
         "out_of_order": row["out_of_order"] is True,
