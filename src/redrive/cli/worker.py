@@ -24,7 +24,8 @@ from redrive.store.audit import Act
 from redrive.store.clock import DatabaseClock
 from redrive.store.db import Database
 from redrive.store.orgs import DEFAULT_ORG, find_org
-from redrive.store.workflows import put_workflow
+from redrive.store.seal import Sealer
+from redrive.store.workflows import MAX_WORKFLOWS, TooManyWorkflows, put_workflow
 
 if TYPE_CHECKING:
     from redrive.destinations.callbacks import Callback
@@ -74,14 +75,15 @@ def worker(
             if not (handlers or workflows) and on_dead_letter is None:
                 name = app.partition(":")[2]
                 raise Refused(
-                    f"{app} has no handlers. Register some with @{name}.handler(…) or @{name}.on_dead_letter."
+                    f"{app} has no handlers. Register some with @{name}.handler(…), @{name}.workflow(…) or "
+                    f"@{name}.on_dead_letter."
                 )
             settings = _with_url_of(registered, place, settings)
         async with AsyncExitStack() as stack:
             url = await stack.enter_async_context(reach(settings))
-            await _prove_seal(settings, url)
+            sealer = await _prove_seal(settings, url)
             if workflows:
-                await _keep_workflows(settings, url, org, workflows)
+                await _keep_workflows(settings, url, org, workflows, sealer)
             await run_worker(settings, url, stop, handlers=handlers, on_dead_letter=on_dead_letter)
         return True
 
@@ -122,7 +124,9 @@ def _with_url_of(app: "Redrive", place: Place, settings: Settings) -> Settings:
     return settings.model_copy(update={"database_url": url})
 
 
-async def _keep_workflows(settings: Settings, url: str, org: str, workflows: "Mapping[str, Workflow]") -> None:
+async def _keep_workflows(
+    settings: Settings, url: str, org: str, workflows: "Mapping[str, Workflow]", sealer: Sealer
+) -> None:
     """Store the definitions of the app, each a new version where it has changed."""
     engine = await Database.open(url, role="redrive_engine", size=1, pooler=settings.pooler)
     try:
@@ -130,24 +134,26 @@ async def _keep_workflows(settings: Settings, url: str, org: str, workflows: "Ma
         if org_id is None:
             raise Refused(f'The app is for the org "{org}", which does not exist. `redrive orgs create` makes it.')
         for name, workflow in workflows.items():
-            await _keep_workflow(engine, org_id, name, workflow)
+            await _keep_workflow(engine, org_id, name, workflow, sealer)
     finally:
         await engine.close()
 
 
-async def _keep_workflow(engine: Database, org_id: UUID, name: str, workflow: Workflow) -> None:
+async def _keep_workflow(engine: Database, org_id: UUID, name: str, workflow: Workflow, sealer: Sealer) -> None:
     try:
         async with engine.tenant(org_id) as session:
-            row, is_new = await put_workflow(session, workflow, Act("worker", source="app"), DatabaseClock(), None)
+            row, is_new = await put_workflow(session, workflow, Act("worker", source="app"), DatabaseClock(), sealer)
     except WorkflowError as error:
         raise Refused(f'The workflow "{name}" cannot be used: {error}') from None
+    except TooManyWorkflows:
+        raise Refused(f'The workflow "{name}" is one too many: an org has at most {MAX_WORKFLOWS}.') from None
     if is_new:
         log.info("workflow_stored", workflow=name, version=row["version"], org_id=str(org_id))
 
 
-async def _prove_seal(settings: Settings, url: str) -> None:
+async def _prove_seal(settings: Settings, url: str) -> Sealer:
     engine = await Database.open(url, role="redrive_engine", size=1, pooler=settings.pooler)
     try:
-        await proven_sealer(settings, engine)
+        return await proven_sealer(settings, engine)
     finally:
         await engine.close()
