@@ -231,3 +231,13 @@ async def test_a_run_is_cancelled_after_the_try_under_way(world: World) -> None:
         "because"
     ] is None
     assert (await redrive("runs", "cancel", NO_RUN, url=world.url)).code == 1
+
+
+async def test_the_history_of_a_steps_event_tells_that_its_run_waits(world: World) -> None:
+    await started(world)
+    job = await die(world)
+    told = (await redrive("events", "history", str(job.event_id), "--json", url=world.url)).objects
+    assert [one["what"] for one in told if one["what"] not in ("accepted", "try failed", "failed")] == [
+        "died",
+        "its run waits for a person",
+    ]

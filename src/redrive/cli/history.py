@@ -31,6 +31,8 @@ _DEEDS = {
     "dead_letter.ignore": "ignored",
     "dead_letter.reopen": "reopened",
     "dead_letter.delete": "deleted",
+    "dead_letter.move": "its run waits for a person",
+    "dead_letter.replay_outcome": "the replay ended",
 }
 
 
