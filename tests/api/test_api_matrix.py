@@ -18,7 +18,7 @@ from .document import OPERATIONS, Operation
 from .things import EVENT_TYPES, make, unknown
 
 # What needs no key. A route gets here on purpose only: all others depend on auth.allowed(Action…).
-OPEN = {"GET /healthz", "GET /readyz", "POST /v1/session", "POST /v1/hooks/{token}"}
+OPEN = {"GET /healthz", "GET /readyz", "GET /metrics", "POST /v1/session", "POST /v1/hooks/{token}"}
 # For everybody who is known, whatever their role: it changes nothing of the org's.
 FOR_EVERYBODY = {"GET /v1/session", "PATCH /v1/session", "DELETE /v1/session"}
 # A key has no session to leave.

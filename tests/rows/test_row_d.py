@@ -499,3 +499,26 @@ async def test_d8_moves_replays_and_their_outcomes_are_audited(
     }
     runs = (await redrive.api.get("/v1/audit", subject_id=run_id))["data"]
     assert [entry["action"] for entry in runs] == ["run.replay", "run.replay"]
+
+
+async def test_d8_tries_retries_moves_and_replays_are_counted(
+    redrive: Installation, receiver: HoldingReceiver, clock: ManualClock
+) -> None:
+    names = ("step_attempts", "step_retries", "dlq_moves", "dlq_replays")
+
+    async def counted() -> list[int]:
+        answer = await HttpClient(redrive.host, redrive.port, None).get("/metrics")
+        assert (answer.status, answer.headers["content-type"]) == (200, "text/plain; version=0.0.4; charset=utf-8")
+        values = dict(line.split(" ") for line in answer.body.decode().splitlines() if not line.startswith("#"))
+        return [int(values[f"workflow_{name}_total"]) for name in names]
+
+    assert await counted() == [0, 0, 0, 0]
+    run_id = await begun(redrive, receiver, 503, 422)
+    assert await counted() == [2, 0, 0, 0]
+    clock.advance(2)
+    await redrive.work()
+    assert await counted() == [3, 1, 1, 0]
+    letter = await letter_of(redrive, run_id)
+    await redrive.api.post(f"/v1/dead-letters/{letter['id']}/replay", {"now": True})
+    await redrive.work()
+    assert await counted() == [5, 2, 1, 1]

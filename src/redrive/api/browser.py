@@ -13,6 +13,7 @@ from redrive.api.problems import Problem
 from redrive.store.sessions import SESSION_LASTS_AT_MOST
 
 COOKIE = "redrive_session"
+FORWARDED = ("forwarded", "x-forwarded-for", "x-real-ip", "via")  # what proxies say of whom they speak for
 MAX_TOKEN_CHARS = 128
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 _OURS = (b"same-origin", b"none")  # none: typed in, or a bookmark

@@ -18,7 +18,8 @@ from redrive.api.problems import FieldError, invalid, unauthorised
 MAX_BODY_BYTES = 524_288  # room for the ids of a bulk action
 # Of who is not known, as everybody is who signs in: bodies that are being read take room from all others.
 MAX_UNKNOWN_BYTES = 16_384
-_WITH_PAYLOAD = re.compile(r"/v1/dead-letters/[^/]+/replay")  # as much as an event's
+# As much as an event's.
+_WITH_PAYLOAD = re.compile(r"/v1/(?:dead-letters/[^/]+/replay|runs/[^/]+/replay|workflows/[^/]+/runs)")
 _BODILESS = frozenset({"GET", "HEAD", "OPTIONS"})
 
 

@@ -42,6 +42,7 @@ from redrive.api.routes import (
     keys,
     lanes,
     logs,
+    metrics,
     notices,
     operations,
     orgs,
@@ -86,6 +87,7 @@ _ROUTES = (
     audit,
     notices,
     stats,
+    metrics,
     health,
     docs,
 )
