@@ -7,6 +7,7 @@ from typing import Any
 from uuid import UUID
 
 import pytest
+import structlog
 from standardwebhooks import Webhook
 
 from redrive import Redrive, StepTask, step
@@ -332,3 +333,27 @@ async def test_two_workers_at_once_do_an_effect_of_a_step_once(redrive: Installa
     await redrive.api.run("pay")
     await redrive.work({"pay": pay})
     assert results in ([1, 1], [2, 2])
+
+
+async def test_the_log_follows_a_run_by_its_correlation_id_from_the_first_request_to_the_last_step(
+    redrive: Installation, receiver: HoldingReceiver
+) -> None:
+    await redrive.api.workflow("order", call(receiver, "one"), call(receiver, "two"))
+    receiver.script(422, path="/hook/two")
+    with structlog.testing.capture_logs() as lines:
+        run_id = await redrive.api.run("order", {"password": "p-canary"}, X_Correlation_Id="c-7")
+        await redrive.work()
+        letter_id = (await redrive.api.run_of(run_id))["steps"][1]["dead_letter_id"]
+        await redrive.api.post(f"/v1/dead-letters/{letter_id}/replay", {"now": True})
+        await redrive.work()
+    ours = [line for line in lines if line.get("correlation_id") == "c-7"]
+    moves = [(line["old_status"], line["new_status"]) for line in ours if line["event"] == "run_transition"]
+    assert moves == [
+        (None, "PENDING"),
+        ("RUNNING", "DLQ_PENDING"),
+        ("DLQ_PENDING", "RUNNING"),
+        ("RUNNING", "SUCCESS"),
+    ]
+    steps = [line for line in ours if line["event"] in ("status_transition", "event_failed") and "step_index" in line]
+    assert [(line["run_id"], line["step_index"]) for line in steps] == [(run_id, n) for n in (0, 1, 1, 1)]
+    assert "canary" not in str(lines)

@@ -12,7 +12,7 @@ from uuid import UUID
 import msgspec
 
 from redrive.core.policy import Policy
-from redrive.core.run_states import UNDER_WAY, step_key
+from redrive.core.run_states import UNDER_WAY, RunStatus, step_key
 from redrive.core.steps import is_of_input
 from redrive.store import audit
 from redrive.store.audit import Act
@@ -20,7 +20,7 @@ from redrive.store.clock import Clock
 from redrive.store.db import Record, Session
 from redrive.store.edits import NO_EDIT, Edit, EditError, override_terms, replay
 from redrive.store.retry_queue import Refusal
-from redrive.store.runs import RunRefusal
+from redrive.store.runs import RunRefusal, tell_act
 from redrive.store.steps import database_now, enqueue, kept_outputs, next_step, scope_of
 from redrive.store.workflows import Versions
 
@@ -104,6 +104,7 @@ async def replay_run(
         await session.execute("override_step", session.org_id, run_id, index, spec)
     after = {"mode": asked.mode, "from_step_index": index, "override_retry_policy": override, "new_key": asked.new_key}
     await audit.record(session, act, "run.replay", "run", run_id, before={"status": run["status"]}, after=after)
+    tell_act(session, run, RunStatus.RUNNING, act)
     return None
 
 

@@ -20,6 +20,7 @@ from redrive.store.counters import count_of
 from redrive.store.db import Record, Session
 from redrive.store.paging import MAX_COUNTED, Page, page_of
 from redrive.store.steps import Next, database_now, next_step, scope_of, skip_step
+from redrive.store.transitions import tell_run
 from redrive.store.workflows import Binding, Version
 
 MAX_EXECUTIONS_SHOWN = 50
@@ -69,6 +70,17 @@ async def begin_run(session: Session, version: Version, run: NewRun, act: Act, c
     row = await session.fetchrow("begin_run", version.org_id, version.id, run.id, *given, *step[3:], clock.now())
     assert row is not None
     verdict: str = row["verdict"]
+    if verdict == "accepted":
+        tell_run(
+            session,
+            None,
+            RunStatus.PENDING,
+            org_id=version.org_id,
+            run_id=run.id,
+            workflow=version.workflow.name,
+            correlation_id=run.correlation_id,
+            actor=act.actor,
+        )
     return verdict
 
 
@@ -112,6 +124,7 @@ async def cancel_run(session: Session, run_id: UUID, act: Act, clock: Clock) -> 
         return None
     await session.execute("cancel_run", session.org_id, run_id, clock.now(), act.actor, act.because)
     await audit.record(session, act, "run.cancel", "run", run_id, before={"status": run["status"]})
+    tell_act(session, run, RunStatus.FAILED, act)
     for task in tasks:
         if task["state"] in ("waiting", "held"):
             await skip_step(session, task, clock)
@@ -125,6 +138,19 @@ async def cancel_run(session: Session, run_id: UUID, act: Act, clock: Clock) -> 
                 act.because or "the run was cancelled",
             )
     return None
+
+
+def tell_act(session: Session, run: Record, new: RunStatus, act: Act) -> None:
+    tell_run(
+        session,
+        run["status"],
+        new,
+        org_id=run["org_id"],
+        run_id=run["id"],
+        workflow=run["workflow"],
+        correlation_id=run["correlation_id"],
+        actor=act.actor,
+    )
 
 
 async def policies_ahead(session: Session, run: Record) -> dict[int, Record]:

@@ -12,9 +12,10 @@ from uuid import UUID
 
 import msgspec
 
+from redrive.core.decide import Die
 from redrive.core.fingerprint import fingerprint
 from redrive.core.outcome import Category, Success
-from redrive.core.ports import HTTP_STEP_QUEUE, STEP_HANDLER_PREFIX, STEP_QUEUE, Settled
+from redrive.core.ports import HTTP_STEP_QUEUE, STEP_HANDLER_PREFIX, STEP_QUEUE, Job, Settled
 from redrive.core.run_states import RunStatus, step_key
 from redrive.core.steps import Rendered, RunScope, render_step
 from redrive.core.workflow import StepKind, StepSpec
@@ -22,6 +23,7 @@ from redrive.store.clock import Clock
 from redrive.store.db import Record, Session
 from redrive.store.edits import engine_edit
 from redrive.store.events import MAX_PAYLOAD_BYTES
+from redrive.store.transitions import tell_run
 from redrive.store.workflows import Version, Versions
 
 STEP = "step"  # the kind of such tasks
@@ -141,6 +143,9 @@ class Steps:
             await self._advance(session, succeeded)
         if others:
             await self._end_cancelled(session, others)
+            for result in others:
+                if isinstance(result.settlement.decision, Die):
+                    _tell_death(session, result.settlement.job)
         await _count(session, ours)
 
     async def _advance(self, session: Session, succeeded: Sequence[Settled]) -> None:
@@ -162,6 +167,7 @@ class Steps:
             index = _next_index(row)
             if isinstance(index, RunStatus):
                 finished.append((row["org_id"], row["id"], index.value))
+                _tell(session, row, row["status"], index)
                 continue
             others = dict(
                 zip(row["others"] or (), zip(row["tasks"] or (), row["keys"] or (), strict=True), strict=True)
@@ -186,6 +192,32 @@ class Steps:
         rows = await session.fetch("cancelled_steps", [job.org_id for job in jobs], [job.id for job in jobs])
         for row in rows:
             await skip_step(session.of(row["org_id"]), row, self._clock)
+
+
+def _tell_death(session: Session, job: Job) -> None:
+    """Its run waits for people; the line of the step itself says of what it died."""
+    assert job.run_id is not None
+    tell_run(
+        session,
+        RunStatus.RUNNING,
+        RunStatus.DLQ_PENDING,
+        org_id=job.org_id,
+        run_id=job.run_id,
+        workflow=job.event_type.rpartition(".")[0],
+        correlation_id=job.correlation_id,
+    )
+
+
+def _tell(session: Session, run: Record, old: str, new: str) -> None:
+    tell_run(
+        session,
+        old,
+        str(new),
+        org_id=run["org_id"],
+        run_id=run["id"],
+        workflow=run["workflow"],
+        correlation_id=run["correlation_id"],
+    )
 
 
 async def skip_step(session: Session, task: Record, clock: Clock) -> None:

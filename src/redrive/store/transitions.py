@@ -1,6 +1,7 @@
-"""Log lines of what people do with events: one per transition, after its commit. Called by the store's actions.
+"""Log lines of what people do with events, and of what becomes of runs: one per transition, after its commit. Called by
+the store's actions.
 
-The engine's own transitions are logged by the worker that made them.
+The engine's own transitions of events are logged by the worker that made them.
 """
 
 from functools import partial
@@ -39,5 +40,32 @@ def tell(
             new_status=new.value,
             retry_attempts=retry_attempts,
             correlation_id=act.correlation_id,
+        )
+    )
+
+
+def tell_run(
+    session: Session,
+    old: str | None,
+    new: str,
+    *,
+    org_id: UUID,
+    run_id: UUID,
+    workflow: str,
+    correlation_id: str | None,
+    actor: str | None = None,
+) -> None:
+    """The same of a run. `old` is None where it begins; `actor` where a person did it."""
+    session.after_commit(
+        partial(
+            log.info,
+            "run_transition",
+            run_id=str(run_id),
+            workflow=workflow,
+            org_id=str(org_id),
+            user_id=actor,
+            old_status=old,
+            new_status=new,
+            correlation_id=correlation_id,
         )
     )
