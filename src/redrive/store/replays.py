@@ -21,7 +21,7 @@ from redrive.store.db import Record, Session
 from redrive.store.edits import NO_EDIT, Edit, EditError, override_terms, replay
 from redrive.store.retry_queue import Refusal
 from redrive.store.runs import RunRefusal, tell_act
-from redrive.store.steps import database_now, enqueue, kept_outputs, next_step, scope_of
+from redrive.store.steps import enqueue, kept_outputs, next_step, scope_of, time_for
 from redrive.store.workflows import Versions
 
 Mode = Literal["STEP_ONLY", "FROM_STEP"]
@@ -143,7 +143,8 @@ async def _run_again(session: Session, run: Record, index: int, asked: Replay, c
     scope = scope_of(version, run, kept_outputs((row["name"], row["output"], row["output_is_cut"]) for row in done))
     known = await session.fetchrow("get_step_key", session.org_id, run["id"], index)
     key = known["idempotency_key"] if known else step_key(str(run["id"]), index)
-    step = next_step(version, run["id"], index, scope, key, await database_now(session, clock))
+    now = await time_for(session, version.workflow.steps[index], clock)
+    step = next_step(version, run["id"], index, scope, key, now)
     if asked.edit.body is not None:
         problem = step.problem
         step = step._replace(body=asked.edit.body, problem=None if problem and is_of_input(problem) else problem)

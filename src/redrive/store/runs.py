@@ -19,7 +19,7 @@ from redrive.store.clock import Clock
 from redrive.store.counters import count_of
 from redrive.store.db import Record, Session
 from redrive.store.paging import MAX_COUNTED, Page, page_of
-from redrive.store.steps import Next, database_now, next_step, scope_of, skip_step
+from redrive.store.steps import Next, next_step, scope_of, skip_step, time_for
 from redrive.store.transitions import tell_run
 from redrive.store.workflows import Binding, Version
 
@@ -65,7 +65,7 @@ async def begin_run(session: Session, version: Version, run: NewRun, act: Act, c
     """Store it with its first step. The verdict is accepted, duplicate, or conflict: known with another input. As the
     engine: whoever may hand in events may begin runs.
     """
-    step = first_step(version, run, await database_now(session, clock))
+    step = first_step(version, run, await time_for(session, version.workflow.steps[0], clock))
     given = (run.input, run.correlation_id, run.traceparent, act.actor)
     row = await session.fetchrow("begin_run", version.org_id, version.id, run.id, *given, *step[3:], clock.now())
     assert row is not None

@@ -6,7 +6,7 @@ outputs before it, and stored as the body of the event that its task carries out
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import NamedTuple
 from uuid import UUID
 
@@ -28,6 +28,7 @@ from redrive.store.workflows import Version, Versions
 
 STEP = "step"  # the kind of such tasks
 MAX_OUTPUT_BYTES = 65_536
+NO_TIME = datetime(1970, 1, 1, tzinfo=UTC)
 ORDERING_KEY = "ordering-key"  # of an event to be emitted: kept with the headers of the step's own
 ATTEMPTS = "workflow.step_attempts"
 RETRIES = "workflow.step_retries"
@@ -113,8 +114,12 @@ def next_step(version: Version, run_id: UUID, index: int, scope: RunScope, key: 
     )
 
 
-async def database_now(session: Session, clock: Clock) -> datetime:
-    """What waits until a time waits by the database's clock: this machine's may be off."""
+async def time_for(session: Session, step: StepSpec, clock: Clock) -> datetime:
+    """The time by which a step is made ready. What waits until a time waits by the database's clock, since this
+    machine's may be off; nothing else needs to know.
+    """
+    if step.until is None:
+        return NO_TIME
     row = await session.fetchrow("now", clock.now())
     assert row is not None
     now: datetime = row["now"]

@@ -18,6 +18,7 @@ from redrive.api.schemas.base import IDEMPOTENT, Page, shows
 from redrive.api.schemas.workflows import DEFINITION_SCHEMA, RunBegun, WorkflowShape
 from redrive.api.workflow_input import RunIn, VersionQuery, read_workflow, unusable
 from redrive.core.ids import id_of_key
+from redrive.core.run_states import RunStatus
 from redrive.core.trace import traceparent_of
 from redrive.core.workflow import WorkflowError
 from redrive.store import runs, workflows
@@ -117,6 +118,5 @@ async def begin_run(
         verdict = await runs.begin_run(session, version_of(row), run, act_of(request, caller), context.clock)
         if verdict == "conflict":
             raise Problem(409, "This Idempotency-Key was used for another workflow or input.")
-        stored = await runs.get_run(session, run.id)
-    assert stored is not None, "it was there, or was written in this transaction"
-    return answer({"run_id": run.id, "status": stored["status"]}, 202)
+        known = await runs.get_run(session, run.id) if verdict == "duplicate" else None
+    return answer({"run_id": run.id, "status": known["status"] if known else RunStatus.PENDING}, 202)
