@@ -357,3 +357,17 @@ async def test_the_log_follows_a_run_by_its_correlation_id_from_the_first_reques
     steps = [line for line in ours if line["event"] in ("status_transition", "event_failed") and "step_index" in line]
     assert [(line["run_id"], line["step_index"]) for line in steps] == [(run_id, n) for n in (0, 1, 1, 1)]
     assert "canary" not in str(lines)
+
+
+async def test_a_first_step_that_a_producer_rendered_otherwise_takes_no_secret_elsewhere(
+    redrive: Installation, receiver: HoldingReceiver
+) -> None:
+    elsewhere = {"name": "one", "kind": "http", "url": "http://127.0.0.1:9/x", "headers": {"X-Key": "k-secret"}}
+    await redrive.api.workflow("order", elsewhere)
+    run_id = await redrive.api.run("order")
+    async with redrive.stores.engine.transaction() as session:
+        sql = "UPDATE redrive.step SET url = $1 WHERE run_id = $2"
+        await session._connection.execute(sql, f"{receiver.url}/x", UUID(run_id))
+    await redrive.work()
+    (failed,) = (await redrive.api.run_of(run_id))["steps"]
+    assert (failed["status"], failed["category"], receiver.requests) == ("DLQ", "configuration", [])

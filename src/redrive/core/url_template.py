@@ -44,6 +44,16 @@ def render_url(text: str, scope: Mapping[str, object]) -> str:
     return url
 
 
+def leads_to_its_place(text: str, url: str) -> bool:
+    """Whether a URL has the scheme, host and port that the definition's says. Whoever hands in a run renders its first
+    step: what the definition keeps secret must not go elsewhere for that.
+    """
+    try:
+        return parse_target(shape_of(text)).origin == parse_target(url).origin
+    except (TemplateError, BadUrl):
+        return False
+
+
 def _encode(value: str) -> str:
     return quote(value, safe="")
 

@@ -29,6 +29,7 @@ from redrive.core.ports import (
 from redrive.core.redact import redact_headers, redact_url
 from redrive.core.run_states import schedule_id
 from redrive.core.trace import child_traceparent
+from redrive.core.url_template import leads_to_its_place
 from redrive.destinations.answers import impossible
 from redrive.destinations.client import Answer, BadHeader, Client, Request, Response, build_head
 from redrive.destinations.client import TransferError as Broken
@@ -110,6 +111,8 @@ class StepCalls:
         if url is None:
             return impossible("The step has no URL.", None)
         shown_url = redact_url(url)
+        if endpoint is None and not leads_to_its_place(terms.spec.url or "", url):
+            return impossible("The step's URL leads elsewhere than its definition says.", shown_url)
         try:
             target: Target = parse_target(url)
             given = _given_headers(job, terms, endpoint)
