@@ -71,6 +71,7 @@ def test_only_a_person_moves_a_run_that_is_not_under_way_and_a_step_that_has_end
         ("dead", "open", True, "DLQ"),
         ("dead", "open", False, "DLQ"),
         ("dead", None, True, "DLQ"),
+        ("dead", "replaying", True, "PENDING"),
         ("dead", "resolved", True, "FAILED"),
         ("dead", "ignored", True, "FAILED"),
         ("dead", "deleted", True, "FAILED"),
