@@ -1,5 +1,6 @@
 """Runs in corners where two things meet: a cancelled run and what waits behind, a result that comes twice."""
 
+from redrive.core.ports import Released
 from redrive.store.check import check
 from support.engine import Engine
 from support.flows import Flow
@@ -19,4 +20,25 @@ async def test_steps_behind_the_one_that_is_replayed_are_pending_though_they_had
     assert await flow.statuses() == ("RUNNING", ["PENDING", "PENDING", "PENDING"])
     await flow.die()
     assert await flow.statuses() == ("DLQ_PENDING", ["DLQ", "DLQ", "PENDING"])
+    await assert_in_order(engine)
+
+
+async def test_a_success_that_is_told_after_the_lease_was_given_back_moves_nothing(engine: Engine) -> None:
+    flow = await Flow.begun(engine)
+    job = await flow.claim()
+    await engine.settle(job, None, Released("the worker was told to stop"))
+    await flow.succeed(job)
+    assert await flow.statuses() == ("RUNNING", ["PENDING", "PENDING"])
+    await assert_in_order(engine)
+
+
+async def test_a_success_that_is_told_twice_moves_the_run_on_once(engine: Engine) -> None:
+    flow = await Flow.begun(engine, steps=3)
+    job = await flow.claim()
+    for _ in range(2):
+        await flow.succeed(job)
+    assert await flow.statuses() == ("RUNNING", ["SUCCESS", "PENDING", "PENDING"])
+    await flow.succeed()
+    await flow.succeed(job)
+    assert await flow.statuses() == ("RUNNING", ["SUCCESS", "SUCCESS", "PENDING"])
     await assert_in_order(engine)

@@ -1,10 +1,12 @@
 -- end_steps: steps whose tasks have just succeeded, once each; answers what is needed to go on with their runs, which are locked.
+-- A result that is reported after its lease was given back, or a second time, ends nothing.
 -- $1 now (NULL: the database's clock), then an array each: orgs, runs, indexes, tasks, outputs, whether an output was cut.
 WITH ended AS (
   UPDATE redrive.step s SET done_at = coalesce($1::timestamptz, clock_timestamp()), output = r.output, output_is_cut = r.is_cut
     FROM unnest($2::uuid[], $3::uuid[], $4::int[], $5::uuid[], $6::bytea[], $7::bool[])
       AS r(org_id, run_id, index, task_id, output, is_cut)
    WHERE s.org_id = r.org_id AND s.run_id = r.run_id AND s.index = r.index AND s.task_id = r.task_id AND s.done_at IS NULL
+     AND EXISTS (SELECT FROM redrive.task t WHERE t.org_id = r.org_id AND t.id = r.task_id AND t.state = 'succeeded')
   RETURNING s.org_id, s.run_id, s.index, s.name, s.output, s.output_is_cut),
 locked AS MATERIALIZED (
   SELECT u.*, e.index, e.name AS step_name, e.output, e.output_is_cut
