@@ -42,3 +42,16 @@ async def test_a_success_that_is_told_twice_moves_the_run_on_once(engine: Engine
     await flow.succeed(job)
     assert await flow.statuses() == ("RUNNING", ["SUCCESS", "SUCCESS", "PENDING"])
     await assert_in_order(engine)
+async def test_a_run_cancelled_before_it_came_to_a_letter_that_is_replayed_closes_that_letter(engine: Engine) -> None:
+    flow = await Flow.begun(engine)
+    await flow.succeed()
+    dead = await flow.die()
+    await flow.replay(0)
+    job = await flow.claim()
+    await flow.cancel()
+    await flow.succeed(job)
+    assert await flow.statuses() == ("FAILED", ["SUCCESS", "FAILED"])
+    letter = await engine.letter(dead.id)
+    assert letter is not None
+    assert (letter["state"], letter["replay_outcome"], letter["closed_by"]) == ("ignored", "failed", "key:tester")
+    await assert_in_order(engine)

@@ -184,6 +184,9 @@ class Steps:
         await enqueue(session, following, self._clock)
         if finished:
             await session.execute("finish_runs", self._clock.now(), *map(list, zip(*finished, strict=True)))
+        cancelled = [(org_id, run_id) for org_id, run_id, status in finished if status == RunStatus.FAILED]
+        if cancelled:
+            await session.execute("close_parked", self._clock.now(), *map(list, zip(*cancelled, strict=True)))
 
     def _made_ready(self, run: Record, index: int, key: str) -> Next:
         version = self._versions.of(run["workflow_id"])
