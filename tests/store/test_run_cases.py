@@ -55,3 +55,15 @@ async def test_a_run_cancelled_before_it_came_to_a_letter_that_is_replayed_close
     assert letter is not None
     assert (letter["state"], letter["replay_outcome"], letter["closed_by"]) == ("ignored", "failed", "key:tester")
     await assert_in_order(engine)
+
+
+async def test_a_run_whose_letter_was_opened_again_can_be_cancelled_again(engine: Engine) -> None:
+    flow = await Flow.begun(engine)
+    dead = await flow.die()
+    await flow.cancel()
+    assert await flow.statuses() == ("FAILED", ["FAILED", "PENDING"])
+    await engine.mark_letter(dead.id, "open")
+    assert await flow.statuses() == ("DLQ_PENDING", ["DLQ", "PENDING"])
+    assert await flow.cancel() is None
+    assert await flow.statuses() == ("FAILED", ["FAILED", "PENDING"])
+    await assert_in_order(engine)

@@ -11,7 +11,7 @@ from uuid import UUID
 
 import msgspec
 
-from redrive.core.run_states import RunStatus, step_key
+from redrive.core.run_states import UNDER_WAY, RunStatus, step_key
 from redrive.core.workflow import DEFAULT_POLICY
 from redrive.store import audit
 from redrive.store.audit import Act
@@ -120,11 +120,11 @@ async def cancel_run(session: Session, run_id: UUID, act: Act, clock: Clock) -> 
         return RunRefusal.UNKNOWN
     if run["status"] in ENDED:
         return RunRefusal.ENDED
-    if run["cancelled_at"] is not None:
-        return None
-    await session.execute("cancel_run", session.org_id, run_id, clock.now(), act.actor, act.because)
-    await audit.record(session, act, "run.cancel", "run", run_id, before={"status": run["status"]})
-    tell_act(session, run, RunStatus.FAILED, act)
+    # Under way, it was asked for before, and whoever was first did it. Else a letter was opened again since.
+    if run["cancelled_at"] is None or run["status"] not in UNDER_WAY:
+        await session.execute("cancel_run", session.org_id, run_id, clock.now(), act.actor, act.because)
+        await audit.record(session, act, "run.cancel", "run", run_id, before={"status": run["status"]})
+        tell_act(session, run, RunStatus.FAILED, act)
     for task in tasks:
         if task["state"] in ("waiting", "held"):
             await skip_step(session, task, clock)
