@@ -42,6 +42,8 @@ async def test_a_success_that_is_told_twice_moves_the_run_on_once(engine: Engine
     await flow.succeed(job)
     assert await flow.statuses() == ("RUNNING", ["SUCCESS", "SUCCESS", "PENDING"])
     await assert_in_order(engine)
+
+
 async def test_a_run_cancelled_before_it_came_to_a_letter_that_is_replayed_closes_that_letter(engine: Engine) -> None:
     flow = await Flow.begun(engine)
     await flow.succeed()

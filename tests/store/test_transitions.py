@@ -19,14 +19,23 @@ from redrive.core.lifecycle import (
     TaskState,
     event_status,
 )
+from redrive.core.run_states import RUN_ACTS, RUN_TRANSITIONS, RunStatus
 from redrive.store.embedded import EmbeddedPostgres
 from redrive.store.orgs import new_id
 from support.engine import SHARED, Connection, Engine
+from support.flows import Flow, put_workflow
 
 # The columns that a state needs beside itself, so that only the transition is judged.
 _TASK = """UPDATE redrive.task SET state = $2, reason = CASE WHEN $2 = 'dead' THEN 'permanent' END,
   worker_id = CASE WHEN $2 = 'leased' THEN id END, fence = fence + 1, generation = generation + 1 WHERE id = $1"""
 _LETTER = "UPDATE redrive.dead_letter SET state = $2 WHERE task_id = $1"
+_RUN = """UPDATE redrive.run SET status = $2, replays = replays + 1,
+  finished_at = CASE WHEN $2 IN ('SUCCESS', 'PARTIAL', 'FAILED') THEN now() END WHERE id = $1"""
+_WAYS = {
+    RunStatus.PENDING: (),
+    RunStatus.SUCCESS: (RunStatus.RUNNING, RunStatus.SUCCESS),
+    RunStatus.PARTIAL: (RunStatus.RUNNING, RunStatus.PARTIAL),
+}
 
 
 async def test_tasks_move_as_the_lifecycle_says_and_in_no_other_way(engine: Engine) -> None:
@@ -137,6 +146,20 @@ async def test_dead_letters_move_as_the_lifecycle_says_and_in_no_other_way(engin
         await engine.sql.execute(_LETTER, made[state], state.value)
     allowed = await _tried(engine, _LETTER, made)
     assert {(a, b) for a, b in allowed if a != b} == {(a.value, b.value) for a, b in DEAD_LETTER_TRANSITIONS}
+
+
+async def test_runs_move_as_their_states_say_and_in_no_other_way(engine: Engine) -> None:
+    version = await put_workflow(engine)
+    made: dict[RunStatus, UUID] = {}
+    for status in RunStatus:
+        made[status] = (await Flow.begun(engine, version=version)).run_id
+        for step in _WAYS.get(status, (status,)):
+            await engine.sql.execute(_RUN, made[status], step.value)
+    allowed = await _tried(engine, _RUN, made)
+    assert {(a, b) for a, b in allowed if a != b} == {(a.value, b.value) for a, b in RUN_TRANSITIONS}
+    # Only a replay, which is counted, sets one going again.
+    uncounted = await _tried(engine, _RUN.replace("replays + 1", "replays"), made)
+    assert {(a, b) for a, b in allowed - uncounted} == {(a.value, b.value) for a, b in RUN_ACTS if b == "RUNNING"}
 
 
 async def test_a_fence_never_goes_back_and_a_new_lease_raises_it(engine: Engine) -> None:
