@@ -88,7 +88,6 @@ CALL redrive.secure('step');
 CALL redrive.secure('effect');
 GRANT SELECT, INSERT, UPDATE ON redrive.workflow, redrive.run, redrive.step TO redrive_app, redrive_engine;
 GRANT SELECT, INSERT ON redrive.effect TO redrive_engine;
-GRANT SELECT ON redrive.effect TO redrive_app;
 -- What has ended goes after a while, where its workflow says so.
 GRANT SELECT, DELETE ON redrive.run, redrive.step, redrive.effect TO redrive_janitor;
 GRANT UPDATE (updated_at) ON redrive.run TO redrive_janitor;  -- to hold a row still takes the right to change one of its columns
