@@ -112,6 +112,10 @@ def _run(facts: Facts) -> Arguments:
     return facts.engine.org_id, facts.run_id
 
 
+def _shown(facts: Facts) -> Arguments:
+    return facts.engine.org_id, facts.run_id, 16_384
+
+
 def _task(facts: Facts) -> Arguments:
     return facts.engine.org_id, facts.task_id
 
@@ -152,10 +156,11 @@ APP = [
     Case("count_runs", _count(workflow="rare"), ("run_by_workflow", "run_by_workflow_and_status")),
     Case("count_runs", _count(workflow="flow", status="FAILED"), "run_by_workflow_and_status"),
     Case("get_run", _run, "run_pkey"),
-    Case("get_run_steps", _run, "step_pkey", sorts=False),
-    Case("get_run_steps", _run, "task_pkey"),
-    Case("get_run_steps", _run, "dead_letter_pkey"),
-    Case("get_run_steps", _run, "attempt_pkey"),
+    Case("get_step_input", lambda facts: (facts.engine.org_id, facts.run_id, 0), "step_pkey"),
+    Case("get_run_steps", _shown, "step_pkey", sorts=False),
+    Case("get_run_steps", _shown, "task_pkey"),
+    Case("get_run_steps", _shown, "dead_letter_pkey"),
+    Case("get_run_steps", _shown, "attempt_pkey"),
     Case("list_executions", lambda facts: (*_run(facts), MAX_EXECUTIONS_SHOWN), "task_of_run"),
     Case("lock_run_tasks", _run, "task_of_run"),
     Case("lock_run_tasks", _run, "dead_letter_pkey"),

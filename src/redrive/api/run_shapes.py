@@ -1,6 +1,6 @@
 """Workflows and their runs as the JSON that clients see. Pure; called by the routes and the pages."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
@@ -8,6 +8,9 @@ from redrive.api.evidence import redacted_payload
 from redrive.api.shapes import Shape, moment
 from redrive.core.run_states import StepStatus, schedule_id, step_key, step_status
 from redrive.store.db import Record
+
+# How inputs and outputs are shown.
+Show = Callable[[bytes | None], object]
 
 
 def workflow(row: Record) -> Shape:
@@ -43,7 +46,9 @@ def run(row: Record) -> Shape:
     }
 
 
-def run_detail(row: Record, steps: Sequence[Record], ahead: Mapping[int, Record]) -> Shape:
+def run_detail(
+    row: Record, steps: Sequence[Record], ahead: Mapping[int, Record], show: Show = redacted_payload
+) -> Shape:
     """A run with its steps: those that it has come to as their tasks say, the others as they will be."""
     defined = msgspec.json.decode(row["shown"])["steps"]
     known = {step["index"]: step for step in steps}
@@ -59,8 +64,10 @@ def run_detail(row: Record, steps: Sequence[Record], ahead: Mapping[int, Record]
         "started_at": row["started_at"],
         "finished_at": row["finished_at"],
         "cancelled": cancelled(row),
-        "input": redacted_payload(row["input"]),
-        "steps": [_step(row, index, one, known.get(index), ahead.get(index)) for index, one in enumerate(defined)],
+        "input": show(row["input"]),
+        "steps": [
+            _step(row, index, one, known.get(index), ahead.get(index), show) for index, one in enumerate(defined)
+        ],
     }
 
 
@@ -76,7 +83,9 @@ def status_of(step: Record) -> StepStatus:
     return step_status(step["state"], step["letter_state"], step["attempts"] is not None and step["attempts"] > before)
 
 
-def _step(run: Record, index: int, defined: Mapping[str, object], step: Record | None, ahead: Record | None) -> Shape:
+def _step(
+    run: Record, index: int, defined: Mapping[str, object], step: Record | None, ahead: Record | None, show: Show
+) -> Shape:
     shape: Shape = {
         "index": index,
         "name": defined["name"],
@@ -112,15 +121,15 @@ def _step(run: Record, index: int, defined: Mapping[str, object], step: Record |
         "idempotency_key": step["idempotency_key"],
         "execution": step["execution"],
         "retry_policy_override": msgspec.json.decode(override) if override else None,
-        "output": redacted_payload(step["output"]),
+        "output": show(step["output"]),
         "output_is_cut": step["output_is_cut"],
     }
     if step["task_id"] is None:
         return shape
-    return shape | _carried_out(run, index, step)
+    return shape | _carried_out(run, index, step, show)
 
 
-def _carried_out(run: Record, index: int, step: Record) -> Shape:
+def _carried_out(run: Record, index: int, step: Record, show: Show) -> Shape:
     status = status_of(step)
     attempts: int = step["attempts"]
     is_open = step["state"] in ("waiting", "held", "leased")
@@ -144,5 +153,5 @@ def _carried_out(run: Record, index: int, step: Record) -> Shape:
         "log_id": step["task_id"],
         "started_at": step["leased_at"],
         "finished_at": step["updated_at"] if not is_open else None,
-        "input": redacted_payload(step["body"]) if step["body"] else None,
+        "input": show(step["body"]) if step["body"] else None,
     }

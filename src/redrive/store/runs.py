@@ -24,6 +24,7 @@ from redrive.store.transitions import tell_run
 from redrive.store.workflows import Binding, Version
 
 MAX_EXECUTIONS_SHOWN = 50
+MAX_RUNS_COUNTED = 1_000  # of one workflow and status, where many workflows are counted at once
 
 ENDED = frozenset({RunStatus.SUCCESS, RunStatus.FAILED, RunStatus.PARTIAL})
 
@@ -98,13 +99,31 @@ async def _total(session: Session, chosen: RunFilter) -> int | None:
     return row["n"] if row and row["n"] <= MAX_COUNTED else None
 
 
+async def count_runs_of(session: Session, workflows: Sequence[str]) -> dict[str, dict[str, int]]:
+    """By workflow and status, no further than MAX_RUNS_COUNTED; what there is none of is left out."""
+    found: dict[str, dict[str, int]] = {name: {} for name in workflows}
+    asked = (list(workflows), list(RunStatus), MAX_RUNS_COUNTED)
+    for row in await session.fetch("count_runs_of", session.org_id, *asked):
+        found[row["workflow"]][row["status"]] = row["n"]
+    return found
+
+
 async def get_run(session: Session, run_id: UUID) -> Record | None:
     return await session.fetchrow("get_run", session.org_id, run_id)
 
 
-async def get_steps(session: Session, run_id: UUID) -> list[Record]:
-    """Those that the run has come to, in their order, each with its task and its dead letter as they are now."""
-    return await session.fetch("get_run_steps", session.org_id, run_id)
+async def get_steps(session: Session, run_id: UUID, *, max_body_bytes: int | None = None) -> list[Record]:
+    """Those that the run has come to, in their order, each with its task and its dead letter as they are now.
+
+    `max_body_bytes`: inputs and outputs that are longer are None.
+    """
+    return await session.fetch("get_run_steps", session.org_id, run_id, max_body_bytes)
+
+
+async def get_step_input(session: Session, run_id: UUID, index: int) -> bytes | None:
+    """What the next try of a step would be given; None where the run has not come to it."""
+    row = await session.fetchrow("get_step_input", session.org_id, run_id, index)
+    return row["body"] if row is not None else None
 
 
 async def list_executions(session: Session, run_id: UUID) -> list[Record]:

@@ -24,6 +24,7 @@ from redrive.store.seal import Sealer
 
 MAX_WORKFLOWS = 1_000  # of an org, in force
 MAX_VERSIONS_CACHED = 2_000
+MAX_VERSIONS_LISTED = 50
 
 _Headers = dict[int, dict[str, str]]
 
@@ -147,6 +148,11 @@ async def delete_workflow(session: Session, name: str, act: Act) -> bool:
 async def get_workflow(session: Session, name: str, version: int | None = None) -> Record | None:
     """The version in force, or the one of that number."""
     return await session.fetchrow("get_workflow", session.org_id, name, version)
+
+
+async def list_versions(session: Session, name: str) -> list[Record]:
+    """The newest MAX_VERSIONS_LISTED of a workflow, newest first; none where there never was such a workflow."""
+    return await session.fetch("list_workflow_versions", session.org_id, name, MAX_VERSIONS_LISTED)
 
 
 async def list_workflows(session: Session, *, limit: int, after: Sequence[object] | None) -> Page:
