@@ -87,6 +87,15 @@ async def test_pages_of_a_task_are_told_in_a_thread_when_their_transaction_is_ov
         assert looked.is_out_of_the_way
 
 
+async def test_the_page_of_a_run_is_told_in_a_thread_when_its_transaction_is_over(api: Api, looked: Looked) -> None:
+    steps = [{"name": "nap", "kind": "wait", "wait_s": 60}]
+    assert (await api.owner.request("PUT", "/v1/workflows/nap", {"steps": steps})).status == 200
+    begun = await api.owner.post("/v1/workflows/nap/runs", {"input": {"n": 1}})
+    assert (await read(api.owner, f"/runs/{begun.json['run_id']}")).status == 200
+    assert looked.threads
+    assert looked.is_out_of_the_way
+
+
 async def test_the_editor_s_text_is_laid_out_in_a_thread(
     api: Api, looked: Looked, monkeypatch: pytest.MonkeyPatch
 ) -> None:

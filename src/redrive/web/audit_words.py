@@ -5,6 +5,7 @@ Used by pages.audit.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from urllib.parse import quote
 from uuid import UUID
 
 import msgspec
@@ -18,12 +19,13 @@ _PARTIAL = frozenset({"user.update"})
 # To be chosen from; any other can be typed.
 ACTIONS = (
     *("dead_letter.retry", "dead_letter.replay", "dead_letter.resolve", "dead_letter.ignore", "dead_letter.delete"),
-    "dead_letter.reopen",
+    *("dead_letter.reopen", "dead_letter.move", "dead_letter.replay_outcome"),
     *("task.retry", "task.skip", "task.schedule", "task.fail", "event.ack", "event.delete"),
     *("operation.create", "operation.pause", "operation.resume", "operation.cancel"),
     *("endpoint.create", "endpoint.update", "endpoint.delete", "endpoint.enable", "endpoint.disable"),
     *("endpoint.pause", "endpoint.resume", "endpoint.rotate_secret", "endpoint.rotate_hook", "endpoint.test"),
     *("endpoint.breaker_open", "endpoint.breaker_close", "lane.halt", "lane.resume"),
+    *("workflow.put", "workflow.delete", "run.replay", "run.cancel"),
     *("policy.put", "policy.default", "policy.delete", "key.create", "key.revoke"),
     *("user.create", "user.update", "user.remove", "session.login", "session.login_failed", "session.logout"),
     *("session.link", "session.switch", "org.create", "org.update", "org.pause", "org.resume"),
@@ -34,6 +36,8 @@ SUBJECTS = {
     "task": "Task",
     "event": "Event",
     "operation": "Operation",
+    "workflow": "Workflow",
+    "run": "Run",
     "endpoint": "Endpoint",
     "policy": "Policy",
     "key": "Key",
@@ -47,6 +51,8 @@ _PAGES = {
     "task": "/integrations/logs/{}",
     "event": "/events/{}",
     "operation": "/operations/{}",
+    "workflow": "/workflows",
+    "run": "/runs/{}",
     "endpoint": "/endpoints/{}",
     "policy": "/policies",
     "key": "/settings/keys",
@@ -113,8 +119,11 @@ def _text(value: object) -> str:
     return value if isinstance(value, str) else msgspec.json.encode(value).decode()
 
 
-def subject_page(kind: str, subject_id: UUID | None) -> str | None:
+def subject_page(kind: str, subject_id: UUID | None, name: str | None = None) -> str | None:
+    """`name`: what the thing calls itself, for those that are found by it."""
     page = _PAGES.get(kind)
+    if kind == "workflow" and name is not None:
+        return f"{page}/{quote(name, safe='')}"
     return page.format(subject_id) if page is not None and subject_id is not None else None
 
 

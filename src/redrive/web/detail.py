@@ -29,6 +29,7 @@ from redrive.web.actors import Actor, shown_actor
 from redrive.web.bodies import Body, Room
 from redrive.web.charts import schedule
 from redrive.web.lane_words import LanePlace, lane_place
+from redrive.web.step_place import StepPlace, step_place
 from redrive.web.timeline import Sent, Story, Timeline, curl_of, timeline
 
 MAX_EDITED_SHOWN = 3  # bodies of a task's newest edits; of the others only the changes
@@ -50,6 +51,10 @@ ACTS = {
     "task.skip": "skipped its retries",
     "task.schedule": "moved its next retry",
     "task.fail": "gave it up",
+    "dead_letter.move": "put it among the dead letters",
+    "dead_letter.replay_outcome": "saw its replay end",
+    "run.cancel": "cancelled the run",
+    "run.replay": "replayed it",
 }
 
 
@@ -77,6 +82,7 @@ class Found:
     endpoint: str | None
     names: Mapping[str, ActorName]
     held_since: tuple[str, ...]
+    run: StepPlace | None
     viewer: Caller
 
 
@@ -106,12 +112,13 @@ class TaskDetail:
     payload: Body
     edited: Body | None
     policy: PolicyShown
-    config: Body | None  # the endpoint's settings when it died
+    config: Body | None  # the endpoint's settings when it died; of a step its definition
     curl: str | None
     curl_hides: bool
     done: tuple[Done, ...]
     held_since: tuple[str, ...]
     lane: LanePlace | None
+    run: StepPlace | None  # of a workflow's step
     names: Mapping[str, ActorName]
     viewer: Caller
 
@@ -126,7 +133,8 @@ class TaskDetail:
 
     @property
     def is_redrivable(self) -> bool:
-        return self.letter is not None and self.state == "dead"
+        """A step's letter may be dead and replaying: its run has not come to it again."""
+        return self.letter is not None and self.state == "dead" and self.letter["state"] != "replaying"
 
     @property
     def may_edit(self) -> bool:
@@ -158,6 +166,7 @@ async def find_task(context: ApiContext, session: Session, viewer: Caller, task_
         endpoint=names.get(row["endpoint_id"]),
         names=await actor_names(context.engine_db, viewer.org_id, involved),
         held_since=tuple(await pausing.hold_causes(session, task_id)) if row["state"] in ("waiting", "held") else (),
+        run=await step_place(session, row),
         viewer=viewer,
     )
 
@@ -188,9 +197,10 @@ def tell(found: Found, *, all_tries: bool) -> TaskDetail:
         config=bodies.bounded(Body(letter["config"])) if letter is not None and letter["config"] else None,
         curl=curl_of(told.last_request, carried.text or None),
         curl_hides=carried.is_hidden,
-        done=tuple(_done(act, found.names, found.viewer) for act in found.acts[-MAX_ACTS_SHOWN:]),
+        done=tuple(told_act(act, found.names, found.viewer) for act in found.acts[-MAX_ACTS_SHOWN:]),
         held_since=found.held_since,
         lane=lane_place(row),
+        run=found.run,
         names=found.names,
         viewer=found.viewer,
     )
@@ -256,8 +266,12 @@ def _in_words(policy: Policy) -> str:
     return " · ".join(said)
 
 
-def _done(act: Row, names: Mapping[str, ActorName], viewer: Caller) -> Done:
+def told_act(act: Row, names: Mapping[str, ActorName], viewer: Caller) -> Done:
+    """What somebody did, out of the audit."""
     after = msgspec.json.decode(act["after"]) if act["after"] else None
     operation = after.get("operation_id") if isinstance(after, dict) else None
     said = ACTS.get(act["action"], act["action"])
+    if act["action"] == "run.replay" and isinstance(after, dict):
+        step = after["from_step_index"]
+        said = f"replayed step {step} alone" if after["mode"] == "STEP_ONLY" else f"replayed it from step {step} on"
     return Done(shown_actor(act["actor"], names, viewer), said, act["because"], act["at"], operation)

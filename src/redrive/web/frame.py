@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from redrive.core.permissions import Action
+from redrive.core.run_states import UNDER_WAY
 from redrive.store.clock import Clock
 from redrive.store.counters import counts
 from redrive.store.db import Session
@@ -34,6 +35,8 @@ PLACES = (
     Place("/groups", "Groups", "g"),
     Place("/events", "Events", "v"),
     Place("/inbox", "Inbox", "i", "inbox"),
+    Place("/workflows", "Workflows", "w"),
+    Place("/runs", "Runs", "u", "runs"),
     Place("/endpoints", "Endpoints", "e"),
     Place("/policies", "Policies", "p"),
     Place("/operations", "Operations", "o"),
@@ -80,12 +83,18 @@ class Frame:
         return "Signed in by a link" if self.caller.kind is Kind.LINK else self.caller.name
 
 
-NAMES = {"retry_queue": "retrying", "dead_letters": "dead.open", "inbox": "event.inbox"}
+# By the counters that they are the sum of.
+NAMES = {
+    "retry_queue": ("retrying",),
+    "dead_letters": ("dead.open",),
+    "inbox": ("event.inbox",),
+    "runs": tuple(f"run.{status}" for status in UNDER_WAY),
+}
 
 
 def shown_counts(counted: dict[str, int]) -> dict[str, int]:
     """The numbers of the navigation out of an org's counters."""
-    return {name: counted.get(counter, 0) for name, counter in NAMES.items()}
+    return {name: sum(counted.get(each, 0) for each in counters) for name, counters in NAMES.items()}
 
 
 async def load_frame(session: Session, caller: Caller, clock: Clock, place: str) -> Frame:

@@ -22,6 +22,7 @@ from redrive.store.keys import Caller
 from redrive.store.logs import get_log
 from redrive.store.orgs import as_id
 from redrive.store.paging import Page
+from redrive.store.runs import get_run
 from redrive.web.search import Search, asked, moment, quoted
 
 PAGE_ROWS = 50
@@ -74,7 +75,7 @@ def known_total(page: Page, *, is_first: bool) -> int | None:
 
 
 async def thing_with_id(session: Session, search: Search) -> Response | None:
-    """The way to a task or an event, where nothing but its id was searched for: as a receiver's log has it."""
+    """The way to a task, an event or a run, where nothing but its id was searched for: as a receiver's log has it."""
     wanted = as_id(search.text) if not search.terms else None
     if wanted is None:
         return None
@@ -84,6 +85,8 @@ async def thing_with_id(session: Session, search: Search) -> Response | None:
         return Response(status_code=303, headers={"location": f"/integrations/logs/{wanted}"})
     if await get_event(session, wanted) is not None:
         return Response(status_code=303, headers={"location": f"/events/{wanted}"})
+    if await get_run(session, wanted) is not None:
+        return Response(status_code=303, headers={"location": f"/runs/{wanted}"})
     return None
 
 

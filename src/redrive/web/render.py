@@ -9,7 +9,7 @@ from fastapi import Request, Response
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from redrive.version import __version__
-from redrive.web import policy_words, words
+from redrive.web import policy_words, words, workflow_words
 from redrive.web.assets import address_of, packed_response
 
 # Nothing but our own files; no inline script, no inline style, no frame around us, no form to elsewhere.
@@ -46,6 +46,7 @@ def environment() -> Environment:
         lstrip_blocks=True,
     )
     made.globals.update(asset=address_of, version=__version__, words=words, policy_words=policy_words)
+    made.globals.update(workflow_words=workflow_words)
     made.filters.update(
         number=words.number,
         percent=words.percent,

@@ -20,9 +20,11 @@ from redrive.web.pages import (
     people,
     policies,
     retry_queue,
+    runs,
     settings,
     sign_in,
     task,
+    workflows,
 )
 from redrive.web.render import environment
 from redrive.web.visitor import PageRoute, problem_page
@@ -37,6 +39,8 @@ _PAGES = (
     events,
     event,
     inbox,
+    workflows,
+    runs,
     policies,
     endpoints,
     operations,
@@ -49,7 +53,7 @@ _MACHINES = ("/v1/", "/api/")
 
 
 # Parts of pages, which only our own scripts ask for.
-PARTS = frozenset({"/app/admin/dlq/{task_id}/payload", "/policies/plot"})
+PARTS = frozenset({"/app/admin/dlq/{task_id}/payload", "/runs/{run_id}/steps/{index}/input", "/policies/plot"})
 
 
 def page_paths() -> list[str]:

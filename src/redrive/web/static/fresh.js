@@ -21,11 +21,16 @@ export async function freshen() {
   if (read) putInPlace(read);
 }
 
+/** Whether anything has changed. */
 export function putInPlace(read) {
+  let hasChanged = false;
   for (const old of document.querySelectorAll("[data-live][id]")) {
     const fresh = read.getElementById(old.id);
-    if (fresh && fresh.outerHTML !== old.outerHTML) replace(old, fresh);
+    if (!fresh || fresh.outerHTML === old.outerHTML) continue;
+    replace(old, fresh);
+    hasChanged = true;
   }
+  return hasChanged;
 }
 
 function replace(old, fresh) {
