@@ -40,7 +40,7 @@ class Place:
 
     def is_at(self, route: Route) -> bool:
         path = self.path.partition("?")[0]
-        for gap in ("{id}", "{log_id}", "{event_id}"):
+        for gap in ("{id}", "{log_id}", "{event_id}", "{run_id}"):
             path = path.replace(gap, ANY_ID)
         match, _ = route.matches({"type": "http", "method": "GET", "path": path, "headers": []})
         return match is Match.FULL
@@ -50,6 +50,17 @@ async def _select_some(page: Page) -> None:
     boxes = page.locator("tbody input[type=checkbox]")
     for number in range(min(3, await boxes.count())):
         await boxes.nth(number).check()
+
+
+async def _unfold(page: Page) -> None:
+    """Everything that a run tells of its first step."""
+    for summary in await page.locator("#step-0 summary").all():
+        await summary.click()
+
+
+async def _open_replay(page: Page) -> None:
+    await page.locator("button[data-replay]").first.click()
+    await page.locator("dialog[open] summary").click()
 
 
 PAGES: Sequence[Place] = (
@@ -71,6 +82,12 @@ PAGES: Sequence[Place] = (
     Place("events", "/events"),
     Place("event", "/events/{event_id}", "/v1/events"),
     Place("inbox", "/inbox"),
+    Place("workflows", "/workflows"),
+    Place("workflow", "/workflows/fulfil"),
+    Place("runs", "/runs"),
+    Place("run", "/runs/{run_id}", "/v1/runs?status=DLQ_PENDING", act=_unfold),
+    Place("run-replay", "/runs/{run_id}", "/v1/runs?status=PARTIAL", act=_open_replay),
+    Place("dead-letter-of-a-step", "/app/admin/dlq/{id}", "/v1/dead-letters?kind=step", act=_open_replay),
     Place("policies", "/policies"),
     Place("policy", "/policies/slow"),
     Place("policy-new", "/policies/new"),

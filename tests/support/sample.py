@@ -5,7 +5,7 @@
 Events are accepted and delivered to a real receiver under a clock that runs from seven days ago until now: some
 endpoints are well, some answer late or not at all, one answers with markup. What is left behind: dead letters in a
 handful of groups, one of which halted a lane, retries that wait, webhooks for a hub that is not there, an inbox, an
-operation half done, people, and what they did about it.
+operation half done, runs of a workflow in every state, people, and what they did about it.
 Same seed, same story. Used by support.serve_sample and by the screenshots.
 """
 
@@ -27,6 +27,7 @@ from redrive.store.endpoint_states import BreakerStates
 from redrive.store.events import NewEvent, accept
 from redrive.store.operation_steps import OperationSteps
 from redrive.store.orgs import new_id
+from support import sample_runs
 from support.engine import ManualClock
 from support.installation import Installation
 from support.receiver import HANG, Answer, Received, Receiver, Step
@@ -164,13 +165,15 @@ async def _import_document(task: Any) -> None:
         raise ValueError(f"line {document['lines']}: segment DTM has no qualifier {HOSTILE}")
 
 
-HANDLERS: Mapping[str, Handler] = {"edi.import": _import_document}
+HANDLERS: Mapping[str, Handler] = {"edi.import": _import_document, **sample_runs.HANDLERS}
 
 
 def _answers(chance: random.Random, weather: Weather) -> Callable[[Received], Step]:
     by_path = {place.path: place.answer for place in PLACES}
 
     def answer(request: Received) -> Step:
+        if (answered := sample_runs.answer_of(request)) is not None:
+            return answered
         roll = chance.random()
         return by_path[request.path](roll**0.2 if weather.bad else roll)  # near one: what fails at all fails mostly
 
@@ -190,6 +193,7 @@ async def _furnish(redrive: Installation, receiver: Receiver) -> None:
     await redrive.api.endpoint(
         "http://127.0.0.1:9/closed", name="old mainframe", event_types=["payout.sent"], external_system="AS/400"
     )
+    await sample_runs.define(redrive, receiver)
     await redrive.api.relay(name="webhooks on a laptop", external_system="Stripe")
     for email, name, role in PEOPLE:
         await redrive.api.post("/v1/users", {"email": email, "name": name, "role": role, "password": PASSWORD})
@@ -213,7 +217,9 @@ async def _live_a_while(
 
 async def _end_in_the_middle(redrive: Installation, worker: Worker, clock: ManualClock, chance: random.Random) -> None:
     """The last minutes: failures whose retries still lie ahead, and events that nobody has touched."""
-    for seconds in (-600, 240, 300, 55):
+    clock.advance(-600)
+    await sample_runs.run_all(redrive, worker, clock)
+    for seconds in (0, 180, 300, 55):
         clock.advance(seconds)
         await _accept(redrive, clock, chance, EVENTS_A_ROUND)
         await worker.run_until_idle()
@@ -278,11 +284,11 @@ def an_event(org_id: UUID, chance: random.Random, types: Sequence[str] = ()) -> 
 
 async def _act(redrive: Installation) -> None:
     api = redrive.api
-    letters = (await api.get("/v1/dead-letters", limit="4"))["data"]
+    letters = (await api.get("/v1/dead-letters", kind="http", limit="4"))["data"]
     for letter, action in zip(letters, ("resolve", "ignore", "retry", "resolve"), strict=False):
         await api.post(f"/v1/dead-letters/{letter['id']}/{action}", {"because": "looked into it with the partner"})
     edited = {"payload": {"id": 7, "amount": {"currency": "EUR", "value": "1.00"}}}
-    (refused,) = (await api.get("/v1/dead-letters", category="client_error", limit="1"))["data"]
+    (refused,) = (await api.get("/v1/dead-letters", kind="http", category="client_error", limit="1"))["data"]
     await api.post(f"/v1/dead-letters/{refused['id']}/replay", {**edited, "because": "the amount was wrong"})
     endpoints = {row["name"]: row["id"] for row in (await api.get("/v1/endpoints"))["data"]}
     await api.post(f"/v1/endpoints/{endpoints['old mainframe']}/disable", {"because": "switched off for good"})
