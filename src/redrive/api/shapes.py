@@ -184,19 +184,37 @@ def _request(row: Row) -> Shape | None:
     """What was sent: the standard headers follow from the try itself, only custom ones are stored."""
     if row["url"] is None:
         return None
+    is_step = row["run_id"] is not None
     return {
-        "method": "POST",
+        "method": row["method"] if is_step else "POST",
         "url": row["url"],
-        "headers": {
-            "content-type": "application/json",
-            "webhook-id": str(row["event_id"]),
-            "webhook-timestamp": str(floor(row["started_at"].timestamp())),
-            "webhook-signature": REDACTED,
-            "redrive-event-type": row["event_type"],
-            "redrive-attempt": str(row["number"]),
-            **_headers(row["request_headers"]),
-        },
+        "headers": (_step_headers(row) if is_step else _delivery_headers(row, str(row["event_id"])))
+        | _headers(row["request_headers"]),
     }
+
+
+def _delivery_headers(row: Row, webhook_id: str) -> dict[str, str]:
+    return {
+        "content-type": "application/json",
+        "webhook-id": webhook_id,
+        "webhook-timestamp": str(floor(row["started_at"].timestamp())),
+        "webhook-signature": REDACTED,
+        "redrive-event-type": row["event_type"],
+        "redrive-attempt": str(row["number"]),
+    }
+
+
+def _step_headers(row: Row) -> dict[str, str]:
+    """A workflow's step is signed only where it calls an endpoint, which has a secret; its content type is stored."""
+    ours = {
+        "redrive-run-id": str(row["run_id"]),
+        "redrive-event-type": row["event_type"],
+        "redrive-attempt": str(row["number"]),
+    }
+    if row["endpoint_id"] is None:
+        return ours
+    key = _headers(row["request_headers"]).get("idempotency-key", "")
+    return {name: value for name, value in _delivery_headers(row, key).items() if name != "content-type"} | ours
 
 
 def _response(row: Row, *, with_body: bool = True) -> Shape | None:

@@ -195,7 +195,7 @@ def tell(found: Found, *, all_tries: bool) -> TaskDetail:
         edited=sent.by_generation.get(row["generation"]),
         policy=_policy(row),
         config=bodies.bounded(Body(letter["config"])) if letter is not None and letter["config"] else None,
-        curl=curl_of(told.last_request, carried.text or None),
+        curl=curl_of(told.last_request, _command_body(row["body"] if in_force is None else None, carried)),
         curl_hides=carried.is_hidden,
         done=tuple(told_act(act, found.names, found.viewer) for act in found.acts[-MAX_ACTS_SHOWN:]),
         held_since=found.held_since,
@@ -217,6 +217,11 @@ async def edited_bodies(session: Session, task_id: UUID, edited: Sequence[Row], 
             found[edit["number"]] = body
             max_bytes -= len(body)
     return found
+
+
+def _command_body(own: bytes | None, carried: Body) -> str | None:
+    """What a command sends: nothing where a step has no body, and a file where it is no text."""
+    return "" if own == b"" else carried.text or None
 
 
 def _in_force(edited: Sequence[Row], generation: int) -> Row | None:

@@ -1,5 +1,5 @@
 -- list_attempts: the newest tries of an event's tasks or of one task, in the order of time; `older`: there are more. A lease
--- that is open is a try without an end. $1 org, $2 event or NULL, $3 task or NULL.
+-- that is open is a try without an end. `method`: of a workflow's step, what it calls with. $1 org, $2 event or NULL, $3 task or NULL.
 WITH newest AS (
   SELECT t.id AS task_id, t.endpoint_id, t.kind, t.event_type, t.event_id, a.*
     FROM redrive.task t
@@ -16,5 +16,11 @@ WITH newest AS (
    WHERE t.org_id = $1 AND ($2::uuid IS NULL OR t.event_id = $2) AND ($3::uuid IS NULL OR t.id = $3) AND t.state = 'leased'
    ORDER BY started_at DESC, task_id DESC, fence DESC LIMIT 1001),
 shown AS (
-  SELECT n.*, count(*) OVER () > 1000 AS older FROM newest n ORDER BY started_at DESC, task_id DESC, fence DESC LIMIT 1000)
-SELECT * FROM shown ORDER BY started_at, task_id, fence;
+  SELECT n.*, count(*) OVER () > 1000 AS older FROM newest n ORDER BY started_at DESC, task_id DESC, fence DESC LIMIT 1000),
+steps AS MATERIALIZED (
+  SELECT t.id, t.run_id, w.shown::jsonb #>> ARRAY['steps', t.step::text, 'method'] AS method
+    FROM redrive.task t
+    JOIN redrive.run r ON r.org_id = t.org_id AND r.id = t.run_id
+    JOIN redrive.workflow w ON w.org_id = r.org_id AND w.id = r.workflow_id
+   WHERE t.org_id = $1 AND ($2::uuid IS NULL OR t.event_id = $2) AND ($3::uuid IS NULL OR t.id = $3))
+SELECT n.*, s.run_id, s.method FROM shown n LEFT JOIN steps s ON s.id = n.task_id ORDER BY n.started_at, n.task_id, n.fence;
