@@ -69,8 +69,9 @@ FILL = (
                                          fingerprint, error_message, failed_at, generation, created_at, updated_at)
         SELECT $1::uuid, {_TASK}, 'resolved', 'step', {_TASK}, 'flow.s', 'exhausted', 'timeout', 'f', 'e', at, 1, at, at
           FROM {_GRID} WHERE i = 0 AND $2::uuid <> $3::uuid""",
-    """INSERT INTO redrive.effect (org_id, key, run_id, result, at)
-       SELECT $1::uuid, n::text, gen_random_uuid(), '1', now() FROM generate_series(1, 5000) n WHERE $2::uuid <> $3::uuid""",
+    """INSERT INTO redrive.effect (org_id, run_id, key, result, at)
+       SELECT $1::uuid, redrive.uuid7(), n::text, '1', now() FROM generate_series(1, 5000) n
+        WHERE $2::uuid <> $3::uuid""",
 )
 
 
