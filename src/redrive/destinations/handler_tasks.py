@@ -7,7 +7,7 @@ from json import dumps, loads
 from typing import Any
 from uuid import UUID
 
-from redrive.core.ports import StepBook, StepTerms
+from redrive.core.step_ports import StepBook, StepTerms
 
 MAX_EFFECT_NAME_CHARS = 200
 # The input of a step that is written in Python, unless it is given another: all that there is.

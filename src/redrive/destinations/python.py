@@ -15,7 +15,8 @@ from typing import Any
 
 from redrive.core.classify import failure_of
 from redrive.core.outcome import Category, Failure, Success
-from redrive.core.ports import HANDLER_QUEUE_PREFIX, STEP_HANDLER_PREFIX, Exchange, Job, Released, StepBook, Try
+from redrive.core.ports import HANDLER_QUEUE_PREFIX, STEP_HANDLER_PREFIX, Exchange, Job, Released, Try
+from redrive.core.step_ports import StepBook
 from redrive.destinations.answers import impossible
 from redrive.destinations.handler_tasks import StepTask, Task, json_of
 from redrive.destinations.steps import Known, not_to_be_tried

@@ -14,20 +14,10 @@ from typing import NamedTuple
 from redrive.core.address import BadUrl, Target, parse_target
 from redrive.core.classify import failure_of
 from redrive.core.outcome import Category, Failure, Outcome, Steer, Success
-from redrive.core.ports import (
-    HTTP_STEP_QUEUE,
-    EndpointBook,
-    EndpointTerms,
-    Exchange,
-    Job,
-    Released,
-    StepBook,
-    StepTerms,
-    Try,
-    Trying,
-)
+from redrive.core.ports import HTTP_STEP_QUEUE, EndpointBook, EndpointTerms, Exchange, Job, Released, Try, Trying
 from redrive.core.redact import redact_headers, redact_url
 from redrive.core.run_states import schedule_id
+from redrive.core.step_ports import StepBook, StepTerms
 from redrive.core.trace import child_traceparent
 from redrive.core.url_template import leads_to_its_place
 from redrive.destinations.answers import impossible

@@ -9,7 +9,8 @@ from json import dumps
 from uuid import UUID
 
 from redrive.core.outcome import Category, Failure, Steer, Success
-from redrive.core.ports import STEP_QUEUE, Job, Released, StepBook, StepTerms, Try
+from redrive.core.ports import STEP_QUEUE, Job, Released, Try
+from redrive.core.step_ports import StepBook, StepTerms
 from redrive.core.workflow import StepKind
 from redrive.destinations.answers import impossible
 

@@ -5,7 +5,8 @@ from json import loads
 from uuid import UUID
 
 from redrive.core.ids import id_of_key
-from redrive.core.ports import Job, StepTerms
+from redrive.core.ports import Job
+from redrive.core.step_ports import StepTerms
 from redrive.store.clock import Clock
 from redrive.store.db import Database
 from redrive.store.events import NewEvent, accept
