@@ -2,8 +2,9 @@
 
 from redrive.core.ports import Released
 from redrive.store.check import check
+from redrive.store.db import query
 from support.engine import Engine
-from support.flows import Flow
+from support.flows import QUEUE, Flow
 
 
 async def assert_in_order(engine: Engine) -> None:
@@ -68,4 +69,30 @@ async def test_a_run_whose_letter_was_opened_again_can_be_cancelled_again(engine
     assert await flow.statuses() == ("DLQ_PENDING", ["DLQ", "PENDING"])
     assert await flow.cancel() is None
     assert await flow.statuses() == ("FAILED", ["FAILED", "PENDING"])
+    await assert_in_order(engine)
+
+
+async def test_a_step_that_is_enqueued_twice_has_one_task(engine: Engine) -> None:
+    flow = await Flow.begun(engine)
+    given = (
+        engine.org_id,
+        flow.run_id,
+        0,
+        "s0",
+        QUEUE,
+        "flow.s0",
+        None,
+        None,
+        None,
+        None,
+        b"{}",
+        None,
+        None,
+        None,
+        0.0,
+    )
+    made = await engine.sql.fetchval(query("enqueue_steps"), *([value] for value in given), engine.clock.now())
+    assert made == 0
+    await flow.succeed()
+    assert await flow.statuses() == ("RUNNING", ["SUCCESS", "PENDING"])
     await assert_in_order(engine)

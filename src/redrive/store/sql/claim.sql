@@ -100,6 +100,12 @@ taken AS (
             t.generation, t.begun_at, t.edit, t.state, t.due_at, t.lane, t.place, t.out_of_order, t.blocked_since, t.lease_ends_at, t.run_id, t.step,
             terms.timeout_s, terms.lost, terms.now, terms.max_block_s, terms.rate_per_s, terms.free_since, terms.number, terms.counted,
             terms.fence AS lost_fence, terms.worker_id AS lost_by, terms.leased_at AS lost_since),
+-- Runs of workflows whose first step this is: they are under way.
+begun AS (
+  UPDATE redrive.run u SET status = 'RUNNING', started_at = taken.now, updated_at = taken.now
+    FROM taken
+   WHERE taken.step = 0 AND taken.fence = 1 AND taken.state = 'leased'
+     AND u.org_id = taken.org_id AND u.id = taken.run_id AND u.status = 'PENDING'),
 -- Nobody else may have the endpoint while a try of its owner may be under way, and its next owner has to know when its rate
 -- allows another one. Locked in the order in which all who write here do it (record_health, own_endpoints): no two of them
 -- wait for each other.
