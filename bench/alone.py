@@ -1,6 +1,6 @@
 """A bench that is run by itself: `--small` for a look of some seconds, `--rounds`; else its results are written.
 
-Used by bench.order, bench.fairness and bench.recovery. `make bench` has no time for them.
+Used by bench.order, bench.workflows, bench.fairness and bench.recovery. `make bench` has no time for them.
 """
 
 from __future__ import annotations

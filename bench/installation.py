@@ -1,7 +1,7 @@
 """A Redrive on a fresh database: what benches of our own side need of it. Real processes, real roles.
 
-Used by bench.ours, bench.order, bench.fairness and bench.recovery. What is timed is what a user runs; only filling the
-queue and reading figures go through the store directly.
+Used by bench.ours, bench.order, bench.workflows, bench.fairness and bench.recovery. What is timed is what a user runs;
+only filling the queue and reading figures go through the store directly.
 """
 
 from __future__ import annotations

@@ -160,7 +160,7 @@ class _Protocol(asyncio.Protocol):
             if path.startswith(CONTROL):
                 self._start_control(path[len(CONTROL) :].decode())
             else:
-                self._reply(self._ledger.answer(_header(head, b"\r\nwebhook-id:")))
+                self._reply(self._ledger.answer(_job(head)))
             data = data[total:]
         self._buffer = data
         if len(data) > MAX_REQUEST_BYTES:
@@ -188,6 +188,11 @@ class _Protocol(asyncio.Protocol):
         body = json.dumps(await self._ledger.control(path)).encode()
         head = f"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n"
         self._transport.write(head.encode() + body)  # type: ignore[union-attr]
+
+
+def _job(head: bytes) -> bytes:
+    """The id of a webhook, or the key of a workflow's step."""
+    return _header(head, b"\r\nwebhook-id:") or _header(head, b"\r\nidempotency-key:")
 
 
 def _header(head: bytes, name: bytes) -> bytes:

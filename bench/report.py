@@ -50,6 +50,13 @@ FAIRNESS: Mapping[str, str] = {
     "one hangs": "10⁶ due for one endpoint that hangs",
     "many hang": "10⁶ due for 20 endpoints that hang",
 }
+WORKFLOWS: Mapping[str, str] = {
+    "called tasks": "50 000 plain tasks, calls over HTTP",
+    "called steps": "10 000 runs of 5 steps, calls over HTTP",
+    "called steps, many ended": "the same beside 60 000 runs that have ended",
+    "handled tasks": "50 000 plain tasks, handlers that do nothing",
+    "handled steps": "10 000 runs of 5 steps, handlers that do nothing",
+}
 RECOVERY_PANELS: Mapping[str, str] = {
     "per_s": "requests per second to the endpoint that came back",
     "in_flight": "most of them at once (50 allowed)",
@@ -208,6 +215,7 @@ def _page(results: Results, about: Mapping[str, object], plots: Mapping[str, str
         lines += [f"{key[:-3]}:", "", *figures_table(results, "idle", ("latency",), key), ""]
     lines += ["## Latency under load", "", *_under_load(results)]
     lines += ["", "## Order", "", *_order(results)]
+    lines += ["", "## Workflows", "", *_workflows(results)]
     lines += ["", "## A noisy neighbour", "", *_fairness(results)]
     lines += ["", "## An endpoint that comes back", "", *_recovery(results, plots)]
     lines += ["", "## Pages", "", *_pages(results)]
@@ -265,6 +273,35 @@ def _order(results: Results) -> list[str]:
     for variant, text in ORDER.items():
         place = ("order", variant, OURS)
         lines.append(f"| {text} | {_cell(results, place, 'per_s')} | {_cell(results, place, 'all_begun_s')} |")
+    return lines
+
+
+def _workflows(results: Results) -> list[str]:
+    costs = ("wal_bytes_per_job", "commits_per_job", "dead_rows_per_job")
+    lines = [
+        "`python -m bench.workflows`. One worker process. A plain task waits in its table when the clock starts. A",
+        "step is put there by the one before it, with its input, in the transaction that settles that: its figures",
+        "hold what handing in a task costs, too. Every run took its steps in their order, each once: else there would",
+        "be no figures.",
+        "",
+        "| | per second | WAL bytes each | commits each | dead rows each |",
+        "|---|---|---|---|---|",
+    ]
+    for variant, text in WORKFLOWS.items():
+        place = ("workflows", variant, OURS)
+        cells = [_cell(results, place, key) for key in ("per_s", *costs)]
+        lines.append(f"| {text} | {' | '.join(cells)} |")
+    lines += [
+        "",
+        "A run of five calls, alone on an idle system, `redrive serve` with one worker process: from the request that",
+        "begins it to the arrival of a call, milliseconds.",
+        "",
+        "| | p50 | p95 | p99 |",
+        "|---|---|---|---|",
+    ]
+    for prefix, text in (("first_", "its first call"), ("", "its last call")):
+        cells = [_cell(results, ("workflows", "idle run", OURS), f"{prefix}p{share}_ms") for share in (50, 95, 99)]
+        lines.append(f"| {text} | {' | '.join(cells)} |")
     return lines
 
 
