@@ -21,6 +21,7 @@ from redrive.core.url_template import render_url
 from redrive.core.workflow import MISSING, StepKind, StepSpec
 
 MAX_PROBLEM_CHARS = 2_000
+MAX_OUTPUT_BYTES = 65_536
 NO_BODY = b""
 UNRENDERED = b"null"
 

@@ -17,9 +17,10 @@ from redrive.core.classify import failure_of
 from redrive.core.outcome import Category, Failure, Success
 from redrive.core.ports import HANDLER_QUEUE_PREFIX, STEP_HANDLER_PREFIX, Exchange, Job, Released, Try
 from redrive.core.step_ports import StepBook
+from redrive.core.steps import MAX_OUTPUT_BYTES
 from redrive.destinations.answers import impossible
 from redrive.destinations.handler_tasks import StepTask, Task, json_of
-from redrive.destinations.steps import Known, not_to_be_tried
+from redrive.destinations.steps import Known, not_to_be_tried, output_problem
 from redrive.destinations.threads import DaemonThreads
 
 MAX_THREADS = 64
@@ -111,11 +112,18 @@ def _step_done(task: StepTask, result: object) -> Try:
     try:
         output = json_of(result)
     except (TypeError, ValueError, RecursionError) as error:
-        message = f"The step {task.step!r} returned what is not JSON: {error}"
-        return Try(Failure(Category.VALIDATION, message[:MAX_MESSAGE_CHARS], possible_duplicate=True))
-    is_cut = len(output) > MAX_RESULT_BYTES
+        return _unusable(task, f"is not JSON: {error}")
+    wrong = output_problem(output)
+    if wrong is not None:
+        return _unusable(task, f"others cannot read: {wrong}")
+    is_cut = len(output) > MAX_OUTPUT_BYTES
     shown = Exchange(response_body=None if result is None else output[:MAX_RESULT_BYTES], truncated=is_cut)
     return Try(Success(), shown, None if is_cut else output, is_cut)
+
+
+def _unusable(task: StepTask, why: str) -> Try:
+    message = f"The step {task.step!r} returned what {why}"
+    return Try(Failure(Category.VALIDATION, message[:MAX_MESSAGE_CHARS], possible_duplicate=True))
 
 
 def _told_to_stop() -> bool:

@@ -18,6 +18,7 @@ from redrive.core.ports import HTTP_STEP_QUEUE, EndpointBook, EndpointTerms, Exc
 from redrive.core.redact import redact_headers, redact_url
 from redrive.core.run_states import schedule_id
 from redrive.core.step_ports import StepBook, StepTerms
+from redrive.core.steps import MAX_OUTPUT_BYTES
 from redrive.core.trace import child_traceparent
 from redrive.core.url_template import leads_to_its_place
 from redrive.destinations.answers import impossible
@@ -25,7 +26,7 @@ from redrive.destinations.client import Answer, BadHeader, Client, Request, Resp
 from redrive.destinations.client import TransferError as Broken
 from redrive.destinations.http import failed_transfer, outcome_of_response, shown_response_headers
 from redrive.destinations.plans import Plans, Seal, header_text
-from redrive.destinations.steps import Known, not_to_be_tried
+from redrive.destinations.steps import Known, not_to_be_tried, output_problem
 
 JSON_TYPE = "application/json"
 
@@ -170,7 +171,9 @@ def _tried(call: _Call, now: datetime, answer: Answer) -> Try | Released:
     outcome = _outcome(call.terms, answer, now)
     if not isinstance(outcome, Success):
         return Try(outcome, exchange)
-    return Try(outcome, exchange, None if is_cut else _output(answer.body), is_cut)
+    output = b"" if is_cut else _output(answer.body)
+    is_lost = is_cut or len(output) > MAX_OUTPUT_BYTES
+    return Try(outcome, exchange, None if is_lost else output, is_lost)
 
 
 def _outcome(terms: StepTerms, answer: Response, now: datetime) -> Outcome:
@@ -188,15 +191,9 @@ def _output(body: bytes) -> bytes:
     """An answer as later steps see it: JSON as it came, anything else as text."""
     if not body:
         return b"null"
-    try:
-        loads(body, parse_constant=_refuse)
-    except (ValueError, RecursionError):
-        return dumps(body.decode("utf-8", "replace")).encode()
-    return body
-
-
-def _refuse(constant: str) -> object:
-    raise ValueError(f"{constant} is not JSON")
+    if output_problem(body) is None:
+        return body
+    return dumps(body.decode("utf-8", "replace"), ensure_ascii=False).encode()
 
 
 def _invalid(why: str, url: str) -> Try:

@@ -8,6 +8,9 @@ from datetime import datetime
 from json import dumps
 from uuid import UUID
 
+import msgspec
+
+from redrive.core.json_depth import MAX_JSON_DEPTH, is_too_deep
 from redrive.core.outcome import Category, Failure, Steer, Success
 from redrive.core.ports import STEP_QUEUE, Job, Released, Try
 from redrive.core.step_ports import StepBook, StepTerms
@@ -43,6 +46,17 @@ def not_to_be_tried(terms: StepTerms | None) -> Try | None:
     if terms.problem is not None:
         return Try(Failure(Category.VALIDATION, terms.problem, steer=Steer.GIVE_UP))
     return None
+
+
+def output_problem(output: bytes) -> str | None:
+    """Why the steps behind could not read an output; None where they can. Templates fill it into other JSON, which
+    must not become too deep of it, and what the run cannot decode it could not go on with.
+    """
+    try:
+        msgspec.json.decode(output)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        return str(error)
+    return f"it is nested deeper than {MAX_JSON_DEPTH} levels" if is_too_deep(output) else None
 
 
 class InnerSteps:

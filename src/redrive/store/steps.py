@@ -17,7 +17,7 @@ from redrive.core.fingerprint import fingerprint
 from redrive.core.outcome import Category, Success
 from redrive.core.ports import HTTP_STEP_QUEUE, STEP_HANDLER_PREFIX, STEP_QUEUE, Job, Settled
 from redrive.core.run_states import RunStatus, step_key
-from redrive.core.steps import Rendered, RunScope, render_step
+from redrive.core.steps import MAX_OUTPUT_BYTES, Rendered, RunScope, render_step
 from redrive.core.workflow import StepKind, StepSpec
 from redrive.store.clock import Clock
 from redrive.store.db import Record, Session
@@ -27,7 +27,6 @@ from redrive.store.transitions import tell_run
 from redrive.store.workflows import Version, Versions
 
 STEP = "step"  # the kind of such tasks
-MAX_OUTPUT_BYTES = 65_536
 NO_TIME = datetime(1970, 1, 1, tzinfo=UTC)
 ORDERING_KEY = "ordering-key"  # of an event to be emitted: kept with the headers of the step's own
 ATTEMPTS = "workflow.step_attempts"
