@@ -1,9 +1,15 @@
 """Runs in corners where two things meet: a cancelled run and what waits behind, a result that comes twice."""
 
+import asyncio
+from typing import Any
+from uuid import UUID
+
 from redrive.core.ports import Released
+from redrive.store import dead_letters
 from redrive.store.check import check
 from redrive.store.db import query
-from support.engine import Engine
+from redrive.store.retry_queue import Refusal
+from support.engine import PERSON, Engine, until
 from support.flows import QUEUE, Flow
 
 
@@ -95,4 +101,47 @@ async def test_a_step_that_is_enqueued_twice_has_one_task(engine: Engine) -> Non
     assert made == 0
     await flow.succeed()
     assert await flow.statuses() == ("RUNNING", ["SUCCESS", "PENDING"])
+    await assert_in_order(engine)
+
+
+async def until_it_waits(engine: Engine, other: "asyncio.Task[Any]") -> None:
+    """For a lock, unless it needs none."""
+
+    async def waits() -> bool:
+        return other.done() or bool(await engine.sql.fetchval("SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted)"))
+
+    await until(waits)
+
+
+async def two_open_letters(flow: Flow) -> tuple[UUID, UUID]:
+    """Of the first and the second step: that of the first died when it was run again, alone."""
+    await flow.succeed()
+    second = await flow.die()
+    await flow.replay(0, "STEP_ONLY")
+    first = await flow.die()
+    assert await flow.statuses() == ("DLQ_PENDING", ["DLQ", "DLQ"])
+    return first.id, second.id
+
+
+async def test_two_people_who_close_the_last_two_letters_at_once_leave_a_run_that_has_failed(engine: Engine) -> None:
+    flow = await Flow.begun(engine)
+    first, second = await two_open_letters(flow)
+    async with engine.app.tenant(engine.org_id) as session:
+        await dead_letters.mark(session, first, "resolve", PERSON)
+        other = asyncio.create_task(engine.mark_letter(second, "resolved"))
+        await until_it_waits(engine, other)
+    assert await other is None
+    assert await flow.statuses() == ("FAILED", ["FAILED", "FAILED"])
+    await assert_in_order(engine)
+
+
+async def test_of_two_letters_of_a_run_that_are_redriven_at_once_one_is(engine: Engine) -> None:
+    flow = await Flow.begun(engine)
+    first, second = await two_open_letters(flow)
+    async with engine.app.tenant(engine.org_id) as session:
+        assert await dead_letters.redrive(session, first, PERSON, engine.clock, roll=0.5) is None
+        other = asyncio.create_task(engine.redrive(second))
+        await until_it_waits(engine, other)
+    assert await other is Refusal.RUN_UNDER_WAY
+    assert await flow.statuses() == ("RUNNING", ["PENDING", "DLQ"])
     await assert_in_order(engine)

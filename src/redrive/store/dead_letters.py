@@ -169,9 +169,18 @@ async def lock_redrivable(session: Session, task_id: UUID, order: Order | None =
         return Refusal.REPLAYING
     if row["task_state"] != "dead":
         return Refusal.NOT_OPEN
-    if row["run_is_under_way"]:
+    if row["run_is_under_way"] or await _is_overtaken(session, row["run_id"]):
         return Refusal.RUN_UNDER_WAY
     return Refusal.NO_LANE if order is not None and row["lane"] is None else row
+
+
+async def _is_overtaken(session: Session, run_id: UUID | None) -> bool:
+    """Whether somebody else has just redriven another step of the same run. From here on nobody can."""
+    if run_id is None:
+        return False
+    await session.execute("lock_run", session.org_id, run_id)
+    row = await session.fetchrow("is_run_under_way", session.org_id, run_id)
+    return bool(row and row["is_so"])
 
 
 async def begin_generation(

@@ -2,7 +2,7 @@
 WITH task AS MATERIALIZED (
   SELECT t.org_id, t.id, t.state, t.policy_id, t.edit, t.generation, t.lane, t.run_id
     FROM redrive.task t WHERE t.org_id = $1 AND t.id = $2 FOR UPDATE)
-SELECT d.*, t.state AS task_state, t.edit, t.generation AS task_generation, t.lane, p.spec,
+SELECT d.*, t.state AS task_state, t.edit, t.generation AS task_generation, t.lane, t.run_id, p.spec,
        t.run_id IS NOT NULL AND EXISTS (
          SELECT FROM redrive.task o WHERE o.org_id = t.org_id AND o.run_id = t.run_id AND o.open) AS run_is_under_way
   FROM task t
