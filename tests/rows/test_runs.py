@@ -371,3 +371,19 @@ async def test_a_first_step_that_a_producer_rendered_otherwise_takes_no_secret_e
     await redrive.work()
     (failed,) = (await redrive.api.run_of(run_id))["steps"]
     assert (failed["status"], failed["category"], receiver.requests) == ("DLQ", "configuration", [])
+
+
+async def test_a_step_that_died_goes_out_with_headers_of_what_the_steps_before_it_answer_now(
+    redrive: Installation, receiver: HoldingReceiver
+) -> None:
+    await redrive.api.workflow(
+        "order", call(receiver, "log-in"), call(receiver, "pay", headers={"X-Pass": "{{ steps.log-in.output.pass }}"})
+    )
+    receiver.script(Answer(200, b'{"pass": "old"}'), Answer(200, b'{"pass": "new"}'), path="/hook/log-in")
+    receiver.script(422, path="/hook/pay")
+    run_id = await redrive.api.run("order")
+    await redrive.work()
+    await redrive.api.post(f"/v1/runs/{run_id}/replay", {"from_step_index": 0})
+    await redrive.work()
+    assert states(await redrive.api.run_of(run_id)) == ["SUCCESS", "SUCCESS", "SUCCESS"]
+    assert [request.headers.get("x-pass") for request in receiver.requests] == [None, "old", None, "new"]

@@ -145,7 +145,7 @@ def _problem_of(endpoint: _Endpoint | None) -> str | None:
 
 def _given_headers(job: Job, terms: StepTerms, endpoint: _Endpoint | None) -> dict[str, str]:
     """What people said should go out: the step's own win over the endpoint's."""
-    own = {**terms.spec.literal_headers, **(loads(job.headers) if job.headers is not None else {})}
+    own = {**terms.spec.literal_headers, **loads(terms.rendered_headers(job))}
     names = {name.lower() for name in own}
     given = {name: value for name, value in endpoint.terms.headers if name.lower() not in names} if endpoint else {}
     if job.body and "content-type" not in names | {name.lower() for name in given}:

@@ -45,6 +45,7 @@ class StoredSteps:
                     row["traceparent"],
                     version.bindings[row["step"]].endpoint_id,
                     row["cancelled_at"] is not None,
+                    row["headers"],
                 )
             )
         return found
@@ -60,7 +61,7 @@ class StoredSteps:
             job.body,
             endpoint_id=terms.endpoint_id,
             external_system=terms.spec.external_system,
-            ordering_key=loads(job.headers)[ORDERING_KEY] if job.headers is not None else None,
+            ordering_key=loads(terms.rendered_headers(job)).get(ORDERING_KEY),
             correlation_id=job.correlation_id,
         )
         (receipt,) = await accept(self._db, [event], self._clock)

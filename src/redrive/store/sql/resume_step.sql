@@ -1,6 +1,6 @@
 -- resume_step: the run has come to a step that had died: a new generation of its task, due now, and its letter is replayed.
--- $1 org, $2 task, $3 now (NULL: the database's clock), $4 the edit in force (NULL: none), $5 and $6 its URL and its problem as they
--- are now. Answers whether it was so: nothing happens where the letter was deleted.
+-- $1 org, $2 task, $3 now (NULL: the database's clock), $4 the edit in force (NULL: none), $5, $6 and $7 its URL, its problem and
+-- its headers (JSON) as they are now. Answers whether it was so: nothing happens where the letter was deleted.
 WITH clock AS MATERIALIZED (SELECT coalesce($3::timestamptz, clock_timestamp()) AS now),
 letter AS (
   UPDATE redrive.dead_letter d SET state = 'replaying', replay_outcome = NULL, closed_at = NULL, closed_by = NULL, closed_because = NULL,
@@ -13,6 +13,6 @@ alive AS (
     FROM clock, letter l WHERE t.org_id = l.org_id AND t.id = l.task_id AND t.state = 'dead'
   RETURNING t.queue, t.org_id, t.endpoint_id, t.run_id, t.step),
 noted AS (
-  UPDATE redrive.step s SET url = $5, problem = $6
+  UPDATE redrive.step s SET url = $5, problem = $6, headers = $7
     FROM alive a WHERE s.org_id = a.org_id AND s.run_id = a.run_id AND s.index = a.step)
 SELECT redrive.tell(array_agg(a.queue), array_agg(a.org_id), array_agg(a.endpoint_id)) IS NULL AS told, count(*) = 1 AS is_alive FROM alive a;
