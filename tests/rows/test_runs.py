@@ -387,3 +387,37 @@ async def test_a_step_that_died_goes_out_with_headers_of_what_the_steps_before_i
     await redrive.work()
     assert states(await redrive.api.run_of(run_id)) == ["SUCCESS", "SUCCESS", "SUCCESS"]
     assert [request.headers.get("x-pass") for request in receiver.requests] == [None, "old", None, "new"]
+
+
+async def test_a_wait_that_could_not_be_told_is_waited_once_it_can(
+    redrive: Installation, receiver: HoldingReceiver, clock: ManualClock
+) -> None:
+    await redrive.api.workflow(
+        "order", call(receiver, "ask"), {"name": "rest", "kind": "wait", "wait_s": "{{ steps.ask.output.s }}"}
+    )
+    receiver.script(Answer(200, b"{}"), Answer(200, b'{"s": 60}'), path="/hook/ask")
+    run_id = await redrive.api.run("order")
+    await redrive.work()
+    assert states(await redrive.api.run_of(run_id)) == ["DLQ_PENDING", "SUCCESS", "DLQ"]
+    await redrive.api.post(f"/v1/runs/{run_id}/replay", {"from_step_index": 0})
+    await redrive.work()
+    assert states(await redrive.api.run_of(run_id)) == ["RUNNING", "SUCCESS", "PENDING"]
+    clock.advance(60)
+    await redrive.work()
+    assert states(await redrive.api.run_of(run_id)) == ["SUCCESS", "SUCCESS", "SUCCESS"]
+
+
+async def test_a_wait_that_was_cancelled_is_waited_in_full_when_it_is_replayed(
+    redrive: Installation, clock: ManualClock
+) -> None:
+    await redrive.api.workflow("slow", {"name": "rest", "kind": "wait", "wait_s": 60})
+    run_id = await redrive.api.run("slow")
+    await redrive.work()
+    await redrive.api.post(f"/v1/runs/{run_id}/cancel")
+    await redrive.api.post(f"/v1/runs/{run_id}/replay", {"from_step_index": 0})
+    clock.advance(59)
+    await redrive.work()
+    assert states(await redrive.api.run_of(run_id)) == ["RUNNING", "PENDING"]
+    clock.advance(1)
+    await redrive.work()
+    assert states(await redrive.api.run_of(run_id)) == ["SUCCESS", "SUCCESS"]

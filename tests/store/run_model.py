@@ -106,10 +106,12 @@ class Run:
         step = self.steps[index]
         step.execution += step.came
         step.came = True
-        due = now + timedelta(seconds=WAIT_S if step.kind == "wait" else 0)
-        step.task = Task(index, self._body(index), due)
+        step.task = Task(index, self._body(index), self._due(index, now))
         step.done, step.output = False, None
         self.tasks.append(step.task)
+
+    def _due(self, index: int, now: datetime) -> datetime:
+        return now + timedelta(seconds=WAIT_S if self.steps[index].kind == "wait" else 0)
 
     def _body(self, index: int) -> bytes:
         if self.steps[index].kind == "wait":
@@ -150,7 +152,7 @@ class Run:
     def _come_to(self, index: int, now: datetime) -> None:
         step = self.steps[index]
         if step.task is not None and step.task.can_be_redriven:
-            step.task.revive(now)
+            step.task.revive(self._due(index, now))
             step.task.body = self._body(index)
         else:
             self.enqueue(index, now)
@@ -235,7 +237,8 @@ class Run:
             renewed.renewal += new_key and renewed.came
         step = self.steps[index]
         if step.task is not None and step.task.can_be_redriven:
-            step.task.revive(now if at_once else now + FIRST_DELAY)
+            due = now if at_once else now + FIRST_DELAY
+            step.task.revive(self._due(index, now) if step.kind == "wait" else due)
         else:
             self.enqueue(index, now)
         self._resume(index, mode)

@@ -141,7 +141,7 @@ ENGINE = [
     Case("cancelled_steps", _tasks, "task_pkey"),
     Case("finish_runs", lambda facts: (*_runs(facts), ["SUCCESS"] * 50), "run_pkey"),
     Case("close_parked", _runs, "task_of_run"),
-    Case("resume_step", lambda facts: (*_task(facts), START, None, None, None, "{}"), "dead_letter_pkey"),
+    Case("resume_step", lambda facts: (*_task(facts), START, None, None, None, "{}", 0.0), "dead_letter_pkey"),
     Case("get_effect", lambda facts: (facts.engine.org_id, "7"), "effect_pkey"),
 ]
 APP = [

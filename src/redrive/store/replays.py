@@ -12,6 +12,7 @@ from uuid import UUID
 import msgspec
 
 from redrive.core.policy import Policy
+from redrive.core.ports import STEP_QUEUE
 from redrive.core.run_states import UNDER_WAY, RunStatus, step_key
 from redrive.core.steps import is_of_input
 from redrive.store import audit
@@ -21,7 +22,7 @@ from redrive.store.db import Record, Session
 from redrive.store.edits import NO_EDIT, Edit, EditError, override_terms, replay
 from redrive.store.retry_queue import Refusal
 from redrive.store.runs import RunRefusal, tell_act
-from redrive.store.steps import enqueue, kept_outputs, next_step, scope_of, time_for
+from redrive.store.steps import Next, enqueue, kept_outputs, next_step, scope_of, time_for
 from redrive.store.workflows import Versions
 
 Mode = Literal["STEP_ONLY", "FROM_STEP"]
@@ -93,6 +94,10 @@ async def replay_run(
         )
         if refusal is not None:
             return refusal
+        if task["queue"] == STEP_QUEUE:
+            step = await _made_ready(session, run, index, clock)
+            if step.due_in_s:
+                await session.execute("put_off_step", session.org_id, task["id"], clock.now(), step.due_in_s)
     else:
         await _run_again(session, run, index, asked, clock)
     stop_after = index if asked.mode == "STEP_ONLY" else None
@@ -136,6 +141,18 @@ async def _run_again(session: Session, run: Record, index: int, asked: Replay, c
     await session.execute("reset_steps", session.org_id, run["id"], [index])
     if asked.edit.headers is not None or asked.edit.discard:
         raise EditError("only a dead letter keeps headers and edits", "headers")
+    step = await _made_ready(session, run, index, clock)
+    if asked.edit.body is not None:
+        problem = step.problem
+        step = step._replace(body=asked.edit.body, problem=None if problem and is_of_input(problem) else problem)
+    if asked.policy is not None:
+        policy_id = await override_terms(session, asked.policy)
+        step = step._replace(policy_id=policy_id)
+    await enqueue(session, [step], clock)
+
+
+async def _made_ready(session: Session, run: Record, index: int, clock: Clock) -> Next:
+    """A step as the run would come to it now."""
     versions = Versions()
     await versions.load(session, [(session.org_id, run["workflow_id"])])
     version = versions.of(run["workflow_id"])
@@ -144,11 +161,4 @@ async def _run_again(session: Session, run: Record, index: int, asked: Replay, c
     known = await session.fetchrow("get_step_key", session.org_id, run["id"], index)
     key = known["idempotency_key"] if known else step_key(str(run["id"]), index)
     now = await time_for(session, version.workflow.steps[index], clock)
-    step = next_step(version, run["id"], index, scope, key, now)
-    if asked.edit.body is not None:
-        problem = step.problem
-        step = step._replace(body=asked.edit.body, problem=None if problem and is_of_input(problem) else problem)
-    if asked.policy is not None:
-        policy_id = await override_terms(session, asked.policy)
-        step = step._replace(policy_id=policy_id)
-    await enqueue(session, [step], clock)
+    return next_step(version, run["id"], index, scope, key, now)

@@ -253,7 +253,7 @@ async def _resume(session: Session, task_id: UUID, step: Next, clock: Clock) -> 
     False: its letter was deleted, so that another task is needed.
     """
     edit = None if step.problem is not None else await engine_edit(session, task_id, step.body, clock)
-    given = (clock.now(), edit, step.url, step.problem, step.headers or "{}")
+    given = (clock.now(), edit, step.url, step.problem, step.headers or "{}", step.due_in_s)
     row = await session.fetchrow("resume_step", session.org_id, task_id, *given)
     assert row is not None
     if not row["is_alive"]:

@@ -9,7 +9,7 @@ WITH reach AS (
 SELECT t.org_id, t.id, format('the task is due at %s under policy %s', t.due_at, r.name) AS detail
   FROM redrive.task t
   JOIN reach r ON r.org_id = t.org_id AND r.id = t.policy_id
- WHERE t.state = 'waiting' AND NOT (t.run_id IS NOT NULL AND t.attempts = 0)  -- a step may wait for as long as its workflow says
+ WHERE t.state = 'waiting' AND NOT (t.run_id IS NOT NULL AND (t.attempts = 0 OR t.queue = 'step'))  -- a step may wait for as long as its workflow says
    AND CASE WHEN isfinite(t.due_at) THEN t.due_at > coalesce($1::timestamptz, transaction_timestamp()) + r.reach
             ELSE NOT r.by_a_person END
  LIMIT 11;
