@@ -9,7 +9,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from redrive.core.breaker import CLOSED, DEFAULT_RULES, BreakerRules, Budget, Open, Probing, Ramping, after_time
-from redrive.core.ports import HTTP_QUEUE, NO_ENDPOINT, RELAY_QUEUE, Ask, Claim, Job, Owned, Place, Stream, Survey
+from redrive.core.ports import (
+    HTTP_QUEUE,
+    HTTP_STEP_QUEUE,
+    NO_ENDPOINT,
+    RELAY_QUEUE,
+    Ask,
+    Claim,
+    Job,
+    Owned,
+    Place,
+    Stream,
+    Survey,
+)
 from redrive.engine.agenda import MAX_ASKS, NOT_OURS_S, Agenda
 from redrive.engine.outlet import AT_A_HUB, SLOW_S, Outlet
 
@@ -423,3 +435,31 @@ def test_no_claim_asks_for_more_than_there_is_room_for(
         free -= total
         for where, most in zip(places, limits, strict=True):
             assert most is None or agenda.outlet(where).in_flight <= most
+
+
+@pytest.mark.parametrize("terms", [{"max_in_flight": 1}, {"rate_per_s": 1.0}, {"breaker": "probing"}])
+def test_deliveries_to_an_endpoint_and_steps_that_call_it_share_its_limits(terms: dict[str, object]) -> None:
+    deliveries = place(1, 1)
+    both = [deliveries, deliveries._replace(queue=HTTP_STEP_QUEUE)]
+    agenda = agenda_of(dict.fromkeys(both, 0.0))
+    agenda.note_owned(both, [owned(where, **terms) for where in both], AT)
+    first = agenda.asks(AT, 100, 100)
+    assert begin(agenda, first) == 1
+    if "rate_per_s" not in terms:
+        assert agenda.asks(AT, 99, 99) == []
+        agenda.note_end(agenda.outlet(first[0].stream.place), 0.1)
+    second = agenda.asks(AT + 1, 100, 100)
+    assert [ask.most for ask in second] == [1]
+    assert second[0].stream.place != first[0].stream.place  # they take turns
+
+
+def test_what_is_known_of_a_rate_from_before_another_worker_had_the_endpoint_holds_no_longer() -> None:
+    deliveries = place(1, 1)
+    both = [deliveries, deliveries._replace(queue=HTTP_STEP_QUEUE)]
+    agenda = agenda_of(dict.fromkeys(both, 0.0))
+    agenda.note_owned(both, [owned(where, rate_per_s=1.0) for where in both], AT)
+    until = NOW + timedelta(seconds=0.5)
+    terms = [owned(where, rate_per_s=1.0, is_new=True, paced_until=until) for where in both]
+    agenda.note_owned(both, terms, AT + 20)
+    assert agenda.asks(AT + 20.4, 100, 100) == []
+    assert begin(agenda, agenda.asks(AT + 20.5, 100, 100), AT + 20.5) == 1

@@ -275,6 +275,8 @@ class Agenda:
             for outlet, room in outlets:
                 of_org = min(per_org - taken[org_id], self._room_of_org(outlet, free, taken[org_id]))
                 granted[outlet] = max(0, min(room, share, left, of_org, outlet.slots(free)))
+                if _is_asked_already(outlet, granted):
+                    granted[outlet] = 0
                 taken[org_id] += granted[outlet]
                 left -= granted[outlet]
                 free -= granted[outlet]
@@ -282,6 +284,8 @@ class Agenda:
             for outlet, room in outlets:
                 of_org = self._room_of_org(outlet, free, taken[org_id])
                 more = max(0, min(room - granted[outlet], left, of_org, outlet.slots(free, granted[outlet])))
+                if _is_asked_already(outlet, granted):
+                    more = 0
                 granted[outlet] += more
                 taken[org_id] += more
                 left -= more
@@ -342,3 +346,8 @@ class Agenda:
         for outlet in self._outlets.values():
             if outlet.window.failures or outlet.budget is not None:
                 outlet.look_after_budget(at)
+
+
+def _is_asked_already(outlet: Outlet, granted: Mapping[Outlet, int]) -> bool:
+    """Whether the limits of its endpoint are spent on its sibling in this claim. In the next one it comes first."""
+    return outlet.counted and outlet.sibling is not None and granted.get(outlet.sibling, 0) > 0

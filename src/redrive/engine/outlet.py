@@ -158,14 +158,14 @@ class Outlet:
         reach = self.in_flight + free
         if self.is_our_own:
             return reach
+        beside = self.sibling.in_flight if self.sibling is not None else 0
         if isinstance(self.breaker, Probing):
-            return 1
+            return max(0, 1 - beside)
         fair = max(int(reach * (QUICK_PART if self.took_s < SLOW_S else SLOW_PART)), min(reach, FEW))
         if self.place.queue == RELAY_QUEUE:
             fair = min(fair, AT_A_HUB)
         if self.max_in_flight is None:
             return fair
-        beside = self.sibling.in_flight if self.sibling is not None else 0
         return min(fair, max(0, self.max_in_flight - beside))
 
     def slots(self, free: int, granted: int = 0) -> int:
@@ -235,22 +235,26 @@ class Outlet:
     def own(self, owned: Owned, at: float) -> None:
         """It is this worker's for a while; what is to be counted is said again each time."""
         self.max_in_flight = owned.max_in_flight
-        if owned.rate_per_s is None:
-            self.pace = None
-        elif self.sibling is not None and self.sibling.pace is not None:
-            self.pace = self.sibling.pace
-            self.pace.set_rate(at, owned.rate_per_s)
-        elif self.pace is None or owned.is_new:
-            self.pace = Pace(owned.rate_per_s, at)
-            if owned.paced_until is not None:
-                self.pace.hold(at, owned.moment(owned.paced_until, at))
-        elif self.pace.rate_per_s != owned.rate_per_s:
-            self.pace.set_rate(at, owned.rate_per_s)
+        self._set_pace(owned, at)
         if owned.breaker != name_of(self.breaker) or (owned.is_new and owned.breaker != BreakerState.CLOSED):
             self.set_breaker(_breaker_of(owned, at), at)
         self.counted = self.max_in_flight is not None or self.pace is not None or not isinstance(self.breaker, Closed)
         self.owned_until = at + SETTLED_S
         self.not_before = self.paced_until = 0.0
+
+    def _set_pace(self, owned: Owned, at: float) -> None:
+        if self.pace is None and self.sibling is not None:
+            self.pace = self.sibling.pace
+        if owned.rate_per_s is None:
+            self.pace = None
+        elif self.pace is None or owned.is_new:  # what another worker began since is told by paced_until
+            self.pace = Pace(owned.rate_per_s, at)
+            if owned.paced_until is not None:
+                self.pace.hold(at, owned.moment(owned.paced_until, at))
+        elif self.pace.rate_per_s != owned.rate_per_s:
+            self.pace.set_rate(at, owned.rate_per_s)
+        if self.sibling is not None:
+            self.sibling.pace = self.pace
 
     def set_breaker(self, breaker: Breaker, at: float) -> None:
         self.breaker = breaker
