@@ -421,3 +421,27 @@ async def test_a_wait_that_was_cancelled_is_waited_in_full_when_it_is_replayed(
     clock.advance(1)
     await redrive.work()
     assert states(await redrive.api.run_of(run_id)) == ["SUCCESS", "SUCCESS"]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        """spec = '{"steps": [{"name": "one", "kind": "of a newer version"}]}'""",
+        "headers_sealed = 'sealed with another key'",
+    ],
+)
+async def test_a_workflow_that_a_worker_cannot_read_is_left_alone_and_keeps_nothing_else_from_being_done(
+    redrive: Installation, receiver: HoldingReceiver, change: str
+) -> None:
+    await redrive.api.workflow("odd", call(receiver, "one", headers={"X-Key": "k"}))
+    async with redrive.stores.engine.transaction() as session:
+        await session._connection.execute(f"UPDATE redrive.workflow SET {change}")
+    await redrive.api.workflow("plain", call(receiver, "two"))
+    odd, plain = await redrive.api.run("plain"), await redrive.api.run("plain")
+    async with redrive.stores.engine.transaction() as session:
+        sql = "UPDATE redrive.run SET workflow_id = (SELECT id FROM redrive.workflow WHERE name = 'odd') WHERE id = $1"
+        await session._connection.execute(sql, UUID(odd))
+    await redrive.work()
+    assert [request.path for request in receiver.requests] == ["/hook/two"]
+    assert states(await redrive.api.run_of(plain)) == ["SUCCESS", "SUCCESS"]
+    assert (await redrive.api.run_of(odd))["steps"][0]["attempt_count"] == 0

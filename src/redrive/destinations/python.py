@@ -18,9 +18,8 @@ from redrive.core.outcome import Category, Failure, Success
 from redrive.core.ports import HANDLER_QUEUE_PREFIX, STEP_HANDLER_PREFIX, Exchange, Job, Released, Try
 from redrive.core.step_ports import StepBook
 from redrive.core.steps import MAX_OUTPUT_BYTES
-from redrive.destinations.answers import impossible
 from redrive.destinations.handler_tasks import StepTask, Task, json_of
-from redrive.destinations.steps import Known, not_to_be_tried, output_problem
+from redrive.destinations.steps import UNREADABLE, Known, not_to_be_tried, output_problem
 from redrive.destinations.threads import DaemonThreads
 
 MAX_THREADS = 64
@@ -62,7 +61,7 @@ class HandlerDestination:
     async def attempt(self, job: Job, now: datetime) -> Try | Released:
         name = job.queue.partition(":")[2]
         task = self._task(job, name)
-        if isinstance(task, Try):
+        if isinstance(task, Try | Released):
             return task
         handler = self._handlers[name]
         if inspect.iscoroutinefunction(handler):
@@ -72,13 +71,13 @@ class HandlerDestination:
             return Released(f"Not tried: no thread came free for the handler {name!r} within {wait_s:g} s.")
         return await _tried(partial(self._in_thread, handler, task), task, job.timeout_s)
 
-    def _task(self, job: Job, name: str) -> Task | Try:
+    def _task(self, job: Job, name: str) -> Task | Try | Released:
         facts = (job.id, name, job.body, job.attempts + 1, job.org_id, job.event_id, job.correlation_id)
         if job.run_id is None or self._known is None or self._book is None:
             return Task(*facts)
         terms = self._known.take(job)
         if terms is None:
-            return impossible("The step's run does not exist.", None)
+            return UNREADABLE
         return not_to_be_tried(terms) or StepTask(*facts, terms=terms, book=self._book)
 
     async def _in_thread(self, handler: Handler, task: Task) -> Any:

@@ -26,7 +26,7 @@ from redrive.destinations.client import Answer, BadHeader, Client, Request, Resp
 from redrive.destinations.client import TransferError as Broken
 from redrive.destinations.http import failed_transfer, outcome_of_response, shown_response_headers
 from redrive.destinations.plans import Plans, Seal, header_text
-from redrive.destinations.steps import Known, not_to_be_tried, output_problem
+from redrive.destinations.steps import UNREADABLE, Known, not_to_be_tried, output_problem
 
 JSON_TYPE = "application/json"
 
@@ -88,11 +88,13 @@ class StepCalls:
     async def aclose(self) -> None:
         await self._client.aclose()
 
-    def _call(self, job: Job, now: datetime) -> _Call | Try:
+    def _call(self, job: Job, now: datetime) -> _Call | Try | Released:
         terms = self._known.take(job)
+        if terms is None:
+            return UNREADABLE
         instead = not_to_be_tried(terms)
-        if instead is not None or terms is None:
-            return instead or impossible("The step's run does not exist.", None)
+        if instead is not None:
+            return instead
         endpoint = self._plans.of(job)
         if job.endpoint_id is not None:
             problem = _problem_of(endpoint)

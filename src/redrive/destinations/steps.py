@@ -15,9 +15,10 @@ from redrive.core.outcome import Category, Failure, Steer, Success
 from redrive.core.ports import STEP_QUEUE, Job, Released, Try
 from redrive.core.step_ports import StepBook, StepTerms
 from redrive.core.workflow import StepKind
-from redrive.destinations.answers import impossible
 
 CANCELLED = "The run was cancelled."
+UNREADABLE_S = 30.0  # for which a step is left to a worker that can read its workflow
+UNREADABLE = Released("Not tried: this worker cannot read the step's workflow. See its log.", delay_s=UNREADABLE_S)
 
 
 class Known:
@@ -37,10 +38,8 @@ class Known:
         return self._terms.pop((job.id, job.fence), None)
 
 
-def not_to_be_tried(terms: StepTerms | None) -> Try | None:
-    """What comes of a step that cannot be tried; None where it can, and where nothing is known of it."""
-    if terms is None:
-        return None
+def not_to_be_tried(terms: StepTerms) -> Try | None:
+    """What comes of a step that cannot be tried; None where it can."""
     if terms.is_cancelled:
         return Try(Failure(Category.UNKNOWN, CANCELLED, steer=Steer.GIVE_UP))
     if terms.problem is not None:
@@ -74,7 +73,7 @@ class InnerSteps:
     async def attempt(self, job: Job, now: datetime) -> Try | Released:
         terms = self._known.take(job)
         if terms is None:
-            return impossible("The step's run does not exist.", None)
+            return UNREADABLE
         instead = not_to_be_tried(terms)
         if instead is not None:
             return instead

@@ -153,9 +153,8 @@ async def _run_again(session: Session, run: Record, index: int, asked: Replay, c
 
 async def _made_ready(session: Session, run: Record, index: int, clock: Clock) -> Next:
     """A step as the run would come to it now."""
-    versions = Versions()
-    await versions.load(session, [(session.org_id, run["workflow_id"])])
-    version = versions.of(run["workflow_id"])
+    versions = await Versions().load(session, [(session.org_id, run["workflow_id"])])
+    version = versions[run["workflow_id"]]
     done = await session.fetch("done_outputs", session.org_id, run["id"], index)
     scope = scope_of(version, run, kept_outputs((row["name"], row["output"], row["output_is_cut"]) for row in done))
     known = await session.fetchrow("get_step_key", session.org_id, run["id"], index)

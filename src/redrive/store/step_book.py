@@ -28,10 +28,12 @@ class StoredSteps:
 
     async def terms(self, jobs: Sequence[Job]) -> list[StepTerms]:
         rows = await self._db.fetch("step_terms", [job.org_id for job in jobs], [job.id for job in jobs])
-        await self._versions.load(self._db, [(row["org_id"], row["workflow_id"]) for row in rows])
+        versions = await self._versions.load(self._db, [(row["org_id"], row["workflow_id"]) for row in rows])
         found = []
         for row in rows:
-            version = self._versions.of(row["workflow_id"])
+            version = versions.get(row["workflow_id"])
+            if version is None:
+                continue
             found.append(
                 StepTerms(
                     row["id"],

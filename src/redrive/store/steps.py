@@ -164,7 +164,7 @@ class Steps:
             [result.settlement.output for result in succeeded],
             [result.settlement.output_is_cut for result in succeeded],
         )
-        await self._versions.load(session, [(row["org_id"], row["workflow_id"]) for row in rows])
+        versions = await self._versions.load(session, [(row["org_id"], row["workflow_id"]) for row in rows])
         following: list[Next] = []
         finished: list[tuple[UUID, UUID, str]] = []
         for row in rows:
@@ -177,7 +177,7 @@ class Steps:
                 zip(row["others"] or (), zip(row["tasks"] or (), row["keys"] or (), strict=True), strict=True)
             )
             task_id, key = others.get(index, (None, step_key(str(row["id"]), index)))
-            step = self._made_ready(row, index, key)
+            step = _made_ready(versions[row["workflow_id"]], row, index, key)
             if task_id is None or not await _resume(session.of(row["org_id"]), task_id, step, self._clock):
                 following.append(step)
         await enqueue(session, following, self._clock)
@@ -187,18 +187,18 @@ class Steps:
         if cancelled:
             await session.execute("close_parked", self._clock.now(), *map(list, zip(*cancelled, strict=True)))
 
-    def _made_ready(self, run: Record, index: int, key: str) -> Next:
-        version = self._versions.of(run["workflow_id"])
-        ended = zip(run["names"] or (), run["outputs"] or (), run["cuts"] or (), strict=True)
-        outputs = kept_outputs([*ended, (run["step_name"], run["output"], run["output_is_cut"])])
-        return next_step(version, run["id"], index, scope_of(version, run, outputs), key, run["now"])
-
     async def _end_cancelled(self, session: Session, others: Sequence[Settled]) -> None:
         """Of a run that was cancelled while its step was tried, nothing is tried again."""
         jobs = [result.settlement.job for result in others]
         rows = await session.fetch("cancelled_steps", [job.org_id for job in jobs], [job.id for job in jobs])
         for row in rows:
             await skip_step(session.of(row["org_id"]), row, self._clock)
+
+
+def _made_ready(version: Version, run: Record, index: int, key: str) -> Next:
+    ended = zip(run["names"] or (), run["outputs"] or (), run["cuts"] or (), strict=True)
+    outputs = kept_outputs([*ended, (run["step_name"], run["output"], run["output_is_cut"])])
+    return next_step(version, run["id"], index, scope_of(version, run, outputs), key, run["now"])
 
 
 def _tell_death(session: Session, job: Job) -> None:

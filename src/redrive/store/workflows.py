@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from uuid import UUID
 
 import msgspec
+import structlog
 
 from redrive.core.workflow import StepSpec, Workflow, WorkflowError
 from redrive.store import audit
@@ -20,13 +21,15 @@ from redrive.store.endpoints import get_endpoint
 from redrive.store.orgs import new_id
 from redrive.store.paging import Page, page_of
 from redrive.store.policies import add_terms, get_policy, policy_of
-from redrive.store.seal import Sealer
+from redrive.store.seal import Sealer, SealError
 
 MAX_WORKFLOWS = 1_000  # of an org, in force
 MAX_VERSIONS_CACHED = 2_000
 MAX_VERSIONS_LISTED = 50
 
 _Headers = dict[int, dict[str, str]]
+
+log = structlog.get_logger("redrive.workflows")
 
 
 class TooManyWorkflows(Exception):
@@ -58,19 +61,22 @@ class Versions:
         self._sealer = sealer
         self._known: dict[UUID, Version] = {}
 
-    async def load(self, db: Database | Session, keys: Sequence[tuple[UUID, UUID]]) -> None:
-        wanted = {id: (org_id, id) for org_id, id in keys if id not in self._known}
+    async def load(self, db: Database | Session, keys: Sequence[tuple[UUID, UUID]]) -> dict[UUID, Version]:
+        """Those asked for, by id. One that cannot be read is left out, and said: it may be of a newer Redrive."""
+        found = {id: self._known[id] for _, id in keys if id in self._known}
+        wanted = {id: (org_id, id) for org_id, id in keys if id not in found}
         if not wanted:
-            return
-        if len(self._known) + len(wanted) > MAX_VERSIONS_CACHED:
-            self._known.clear()
-            wanted = {id: (org_id, id) for org_id, id in keys}
+            return found
         ids = list(wanted.values())
         for row in await db.fetch("workflows_by_id", [org for org, _ in ids], [id for _, id in ids]):
-            self._known[row["id"]] = version_of(row, self._sealer)
-
-    def of(self, version_id: UUID) -> Version:
-        return self._known[version_id]
+            try:
+                found[row["id"]] = version_of(row, self._sealer)
+            except (WorkflowError, SealError) as error:
+                log.error("workflow_unreadable", workflow=row["name"], version=row["version"], error=str(error))
+        if len(self._known) + len(found) > MAX_VERSIONS_CACHED:
+            self._known.clear()
+        self._known |= found
+        return found
 
 
 def version_of(row: Record, sealer: Sealer | None = None) -> Version:
