@@ -5,9 +5,11 @@ from typing import Any
 from uuid import UUID
 
 from redrive.core.ports import Released
-from redrive.store import dead_letters
+from redrive.store import dead_letters, operations
 from redrive.store.check import check
 from redrive.store.db import query
+from redrive.store.operation_steps import OperationSteps
+from redrive.store.operations import OperationSpec
 from redrive.store.retry_queue import Refusal
 from support.engine import PERSON, Engine, until
 from support.flows import QUEUE, Flow
@@ -144,4 +146,23 @@ async def test_of_two_letters_of_a_run_that_are_redriven_at_once_one_is(engine: 
         await until_it_waits(engine, other)
     assert await other is Refusal.RUN_UNDER_WAY
     assert await flow.statuses() == ("RUNNING", ["PENDING", "DLQ"])
+    await assert_in_order(engine)
+
+
+async def test_of_a_run_whose_letter_is_redriven_at_this_moment_a_bulk_retry_redrives_no_other(engine: Engine) -> None:
+    flow = await Flow.begun(engine)
+    first, second = await two_open_letters(flow)
+    steps = OperationSteps(engine.db, engine.clock)
+    async with engine.app.tenant(engine.org_id) as session:
+        spec = OperationSpec("dead_letters", "retry", ids=(second,))
+        operation_id: UUID = (await operations.create(session, spec, PERSON, engine.clock))["id"]
+    async with engine.app.tenant(engine.org_id) as session:
+        assert await dead_letters.redrive(session, first, PERSON, engine.clock, roll=0.5) is None
+        other = asyncio.create_task(steps.step_of(engine.org_id, operation_id))
+        await until_it_waits(engine, other)
+    await other
+    assert await flow.statuses() == ("RUNNING", ["PENDING", "DLQ"])
+    sums = await engine.sql.fetchrow("SELECT succeeded, failed FROM redrive.operation WHERE id = $1", operation_id)
+    assert sums is not None
+    assert tuple(sums) == (0, 1)
     await assert_in_order(engine)
