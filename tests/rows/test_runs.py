@@ -445,3 +445,15 @@ async def test_a_workflow_that_a_worker_cannot_read_is_left_alone_and_keeps_noth
     assert [request.path for request in receiver.requests] == ["/hook/two"]
     assert states(await redrive.api.run_of(plain)) == ["SUCCESS", "SUCCESS"]
     assert (await redrive.api.run_of(odd))["steps"][0]["attempt_count"] == 0
+
+
+async def test_what_came_of_an_effect_is_kept_only_up_to_a_size(redrive: Installation) -> None:
+    async def pay(task: StepTask) -> None:
+        await task.once("pay", lambda: "x" * 65_536)
+
+    await redrive.api.workflow("pay", {"name": "pay", "kind": "handler", "handler": "pay"})
+    run_id = await redrive.api.run("pay")
+    await redrive.work({"pay": pay})
+    (failed,) = (await redrive.api.run_of(run_id))["steps"]
+    assert (failed["status"], failed["category"]) == ("DLQ", "validation")
+    assert "'pay' came to 65538 bytes, of which at most 65536 are kept" in failed["error_message"]

@@ -10,6 +10,7 @@ from uuid import UUID
 from redrive.core.step_ports import StepBook, StepTerms
 
 MAX_EFFECT_NAME_CHARS = 200
+MAX_EFFECT_BYTES = 65_536  # of what came of one, as JSON
 # The input of a step that is written in Python, unless it is given another: all that there is.
 WHOLE_INPUT = {"input": "{{ input }}", "steps": "{{ steps }}"}
 
@@ -94,7 +95,12 @@ class StepTask(Task):
         result = act()
         if inspect.isawaitable(result):
             result = await result
-        return loads(await self.book.keep_effect(self.org_id, key, self.run_id, json_of(result)))
+        kept = json_of(result)
+        if len(kept) > MAX_EFFECT_BYTES:
+            raise ValueError(
+                f"the effect {name!r} came to {len(kept)} bytes, of which at most {MAX_EFFECT_BYTES} are kept"
+            )
+        return loads(await self.book.keep_effect(self.org_id, key, self.run_id, kept))
 
 
 def json_of(value: object) -> bytes:
