@@ -4,13 +4,18 @@ import asyncio
 from typing import Any
 from uuid import UUID
 
-from redrive.core.ports import Released
+from redrive.core.decide import Succeed
+from redrive.core.outcome import Success
+from redrive.core.ports import NO_EXCHANGE, Released, Settled, Settlement
 from redrive.store import dead_letters, operations
 from redrive.store.check import check
 from redrive.store.db import query
 from redrive.store.operation_steps import OperationSteps
 from redrive.store.operations import OperationSpec
+from redrive.store.replays import Replay, replay_letter
 from redrive.store.retry_queue import Refusal
+from redrive.store.steps import Steps
+from redrive.store.tasks import Tasks
 from support.engine import PERSON, Engine, until
 from support.flows import QUEUE, Flow
 
@@ -166,3 +171,28 @@ async def test_of_a_run_whose_letter_is_redriven_at_this_moment_a_bulk_retry_red
     assert sums is not None
     assert tuple(sums) == (0, 1)
     await assert_in_order(engine)
+
+
+async def test_a_letter_that_is_replayed_while_its_run_comes_to_it_is_refused_not_broken_up(engine: Engine) -> None:
+    """The step before it was run again by a newer task: whoever locks the run's tasks takes the letter's first."""
+    flow = await Flow.begun(engine)
+    await flow.succeed()
+    dead = await flow.die()
+    await flow.replay(0)
+    job = await flow.claim()
+    asked = Replay("FROM_STEP", at_once=True)
+    outcomes: list[object] = []
+
+    async def replay() -> None:
+        async with engine.app.tenant(engine.org_id) as session:
+            outcomes.append(await replay_letter(session, dead.id, None, asked, PERSON, engine.clock, roll=0.5))
+
+    async with engine.db.transaction() as session:
+        tasks = Tasks(session, engine.clock)
+        await tasks._settle([Settlement(job, Success(200), Succeed(), NO_EXCHANGE, 0.1, b"{}")], None)
+        other = asyncio.create_task(replay())
+        await until_it_waits(engine, other)
+        settled = [Settled(Settlement(job, Success(200), Succeed(), NO_EXCHANGE, 0.1, b"{}"), True, None)]
+        await Steps(engine.clock).go_on(session, settled)
+    await other
+    assert outcomes == [Refusal.RUN_UNDER_WAY]
