@@ -4,6 +4,8 @@ import asyncio
 from typing import Any
 from uuid import UUID
 
+import pytest
+
 from redrive.core.decide import Succeed
 from redrive.core.outcome import Success
 from redrive.core.ports import NO_EXCHANGE, Released, Settled, Settlement
@@ -196,3 +198,21 @@ async def test_a_letter_that_is_replayed_while_its_run_comes_to_it_is_refused_no
         await Steps(engine.clock).go_on(session, settled)
     await other
     assert outcomes == [Refusal.RUN_UNDER_WAY]
+
+
+@pytest.mark.parametrize("by_its_letter", [True, False])
+async def test_a_run_that_was_cancelled_before_it_began_has_begun_once_it_is_replayed(
+    engine: Engine, by_its_letter: bool
+) -> None:
+    flow = await Flow.begun(engine, steps=1)
+    await flow.cancel()
+    if by_its_letter:
+        (task_id,) = [row["id"] for row in await engine.sql.fetch("SELECT id FROM redrive.task")]
+        assert await engine.redrive(task_id, at_once=True) is None
+    else:
+        assert await flow.replay(0) is None
+    await flow.succeed()
+    run = await engine.sql.fetchrow("SELECT * FROM redrive.run")
+    assert run is not None
+    assert (run["status"], run["started_at"] is None) == ("SUCCESS", False)
+    assert run["started_at"] <= run["finished_at"]

@@ -1,5 +1,5 @@
 -- Two people at two letters of one run at the same time: each has to see what the other did, or the run stays in front of people
--- who are done with it. So who closes or opens a letter waits for the other, at the run.
+-- who are done with it. So who closes or opens a letter waits for the other, at the run. And a run that people replay has begun, where it was cancelled before that.
 
 CREATE OR REPLACE FUNCTION redrive.follow_letter() RETURNS trigger LANGUAGE plpgsql AS $$
 DECLARE
@@ -28,8 +28,8 @@ BEGIN
               jsonb_build_object('run_id', v_run, 'step_index', v_step, 'reason', NEW.reason, 'category', NEW.category));
     END IF;
   ELSIF NEW.state = 'replaying' THEN
-    UPDATE redrive.run SET status = 'RUNNING', replays = replays + 1, stop_after = NULL, finished_at = NULL, cancelled_at = NULL,
-           cancelled_by = NULL, cancelled_because = NULL, updated_at = NEW.updated_at
+    UPDATE redrive.run SET status = 'RUNNING', replays = replays + 1, stop_after = NULL, finished_at = NULL,
+           started_at = coalesce(started_at, NEW.updated_at), cancelled_at = NULL, cancelled_by = NULL, cancelled_because = NULL, updated_at = NEW.updated_at
      WHERE org_id = NEW.org_id AND id = v_run AND status <> 'RUNNING';
     PERFORM redrive.count_for(NEW.org_id, 'workflow.dlq_replays', 1);
   ELSIF NEW.state = 'open' AND OLD.state <> 'replaying' THEN
