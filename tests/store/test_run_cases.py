@@ -216,3 +216,21 @@ async def test_a_run_that_was_cancelled_before_it_began_has_begun_once_it_is_rep
     assert run is not None
     assert (run["status"], run["started_at"] is None) == ("SUCCESS", False)
     assert run["started_at"] <= run["finished_at"]
+
+
+async def test_a_run_that_ended_in_part_is_kept_while_a_letter_of_it_waits_for_a_person(engine: Engine) -> None:
+    flow = await Flow.begun(engine)
+    await flow.succeed()
+    dead = await flow.die()
+    await flow.replay(0, "STEP_ONLY")
+    await flow.succeed()
+    assert await flow.statuses() == ("PARTIAL", ["SUCCESS", "DLQ"])
+    await engine.sql.execute("UPDATE redrive.run SET retention_s = 1")
+    later = engine.clock.now()
+    assert later is not None
+    now = later + timedelta(days=1)
+    for name, given in (("sweep_runs", (engine.org_id, now, 10)), ("count_old_runs", (engine.org_id, now))):
+        rows = await engine.db.fetch(name, *given)
+        assert [row for row in rows if row.get("n") != 0] == []
+    await engine.mark_letter(dead.id, "ignored")
+    assert len(await engine.db.fetch("sweep_runs", engine.org_id, now, 10)) == 1

@@ -1,9 +1,12 @@
--- sweep_runs: ended runs that may go, held still with their tasks: a person may replay one at this moment. What somebody else has locked is
+-- sweep_runs: ended runs that may go, and of which no dead letter waits for a person, held still with their tasks: a person may replay one at this moment. What somebody else has locked is
 -- left for another pass. $1 org, $2 now, $3 limit.
 WITH picked AS MATERIALIZED (
   SELECT r.id FROM redrive.run r
    WHERE r.org_id = $1 AND r.retention_s IS NOT NULL AND r.finished_at IS NOT NULL
      AND r.finished_at + make_interval(secs => r.retention_s) <= $2::timestamptz
+     AND NOT EXISTS (
+       SELECT FROM redrive.task t JOIN redrive.dead_letter d ON d.org_id = t.org_id AND d.task_id = t.id
+        WHERE t.org_id = $1 AND t.run_id = r.id AND d.state = 'open')
    ORDER BY r.finished_at LIMIT $3),
 -- The tasks before the run, as whoever replays it takes them.
 tasks AS MATERIALIZED (
