@@ -234,3 +234,26 @@ async def test_a_run_that_ended_in_part_is_kept_while_a_letter_of_it_waits_for_a
         assert [row for row in rows if row.get("n") != 0] == []
     await engine.mark_letter(dead.id, "ignored")
     assert len(await engine.db.fetch("sweep_runs", engine.org_id, now, 10)) == 1
+
+
+async def test_many_steps_that_end_at_once_are_gone_on_with_a_few_at_a_time(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("redrive.store.tasks.MAX_STEPS_AT_ONCE", 2)
+    sizes: list[int] = []
+    go_on = Steps.go_on
+
+    async def seen(self: Steps, session: Session, settled: Sequence[Settled]) -> None:
+        sizes.append(len(settled))
+        await go_on(self, session, settled)
+
+    monkeypatch.setattr(Steps, "go_on", seen)
+    version = await put_workflow(engine, steps=1)
+    flows = [await Flow.begun(engine, version=version) for _ in range(5)]
+    jobs = await engine.claim(queues=(QUEUE,))
+    assert (
+        len(await engine.tasks.settle([Settlement(job, Success(200), Succeed(), NO_EXCHANGE, 0.1) for job in jobs]))
+        == 5
+    )
+    assert sizes == [2, 2, 1]
+    assert [(await flow.statuses())[0] for flow in flows] == ["SUCCESS"] * 5
