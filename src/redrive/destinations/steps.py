@@ -3,7 +3,8 @@
 Called by engine.worker. A wait is a task that falls due when it is over: to try it is to end it.
 """
 
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from json import dumps
 from uuid import UUID
@@ -17,6 +18,7 @@ from redrive.core.step_ports import StepBook, StepTerms
 from redrive.core.workflow import StepKind
 
 CANCELLED = "The run was cancelled."
+KEPT_S = 60.0  # at most, what a try needs: it begins at once, if at all
 UNREADABLE_S = 30.0  # for which a step is left to a worker that can read its workflow
 UNREADABLE = Released("Not tried: this worker cannot read the step's workflow. See its log.", delay_s=UNREADABLE_S)
 
@@ -24,18 +26,30 @@ UNREADABLE = Released("Not tried: this worker cannot read the step's workflow. S
 class Known:
     """The terms of steps that are about to be tried, each until it is taken."""
 
-    def __init__(self, book: StepBook) -> None:
+    def __init__(self, book: StepBook, *, now: Callable[[], float] = time.monotonic) -> None:
         self._book = book
-        self._terms: dict[tuple[UUID, int], StepTerms] = {}
+        self._now = now
+        self._terms: dict[tuple[UUID, int], tuple[StepTerms, float]] = {}
 
     async def prepare(self, jobs: Sequence[Job]) -> None:
         by_task = {terms.task_id: terms for terms in await self._book.terms(jobs)}
+        now = self._now()
+        self._forget(now - KEPT_S)
         for job in jobs:
             if job.id in by_task:
-                self._terms[job.id, job.fence] = by_task[job.id]
+                self._terms[job.id, job.fence] = (by_task[job.id], now)
+
+    def _forget(self, before: float) -> None:
+        """What was prepared then and was not tried: it was too late, or too old. The oldest come first."""
+        while self._terms:
+            oldest = next(iter(self._terms))
+            if self._terms[oldest][1] >= before:
+                return
+            del self._terms[oldest]
 
     def take(self, job: Job) -> StepTerms | None:
-        return self._terms.pop((job.id, job.fence), None)
+        terms, _ = self._terms.pop((job.id, job.fence), (None, 0.0))
+        return terms
 
 
 def not_to_be_tried(terms: StepTerms) -> Try | None:
