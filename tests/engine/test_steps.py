@@ -3,7 +3,8 @@
 from typing import Any, cast
 from uuid import UUID
 
-from redrive.core.ports import Job, StepTerms
+from redrive.core.ports import Job
+from redrive.core.step_ports import StepTerms
 from redrive.destinations.steps import KEPT_S, Known
 
 

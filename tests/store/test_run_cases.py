@@ -1,6 +1,8 @@
 """Runs in corners where two things meet: a cancelled run and what waits behind, a result that comes twice."""
 
 import asyncio
+from collections.abc import Sequence
+from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
@@ -11,7 +13,7 @@ from redrive.core.outcome import Success
 from redrive.core.ports import NO_EXCHANGE, Released, Settled, Settlement
 from redrive.store import dead_letters, operations
 from redrive.store.check import check
-from redrive.store.db import query
+from redrive.store.db import Session, query
 from redrive.store.operation_steps import OperationSteps
 from redrive.store.operations import OperationSpec
 from redrive.store.replays import Replay, replay_letter
@@ -19,7 +21,7 @@ from redrive.store.retry_queue import Refusal
 from redrive.store.steps import Steps
 from redrive.store.tasks import Tasks
 from support.engine import PERSON, Engine, until
-from support.flows import QUEUE, Flow
+from support.flows import QUEUE, Flow, put_workflow
 
 
 async def assert_in_order(engine: Engine) -> None:

@@ -25,6 +25,11 @@ class StepTerms(NamedTuple):
     traceparent: str | None  # of the request that began the run
     endpoint_id: UUID | None  # that an event is emitted to
     is_cancelled: bool
+    headers: str | None = None  # JSON: rendered since the step was first come to
+
+    def rendered_headers(self, job: Job) -> str:
+        """As JSON: what the templates of the step's headers came to."""
+        return self.headers or job.headers or "{}"
 
     def __repr__(self) -> str:
         return f"StepTerms(run_id={self.run_id}, step={self.step})"
@@ -33,7 +38,9 @@ class StepTerms(NamedTuple):
 class StepBook(Protocol):
     """Where destinations look steps up, and what steps leave behind."""
 
-    async def terms(self, jobs: Sequence[Job]) -> list[StepTerms]: ...
+    async def terms(self, jobs: Sequence[Job]) -> list[StepTerms]:
+        """Without those of workflows that cannot be read here."""
+        ...
 
     async def emit(self, job: Job, terms: StepTerms) -> UUID | str:
         """Hand in an event once, however often it is asked for: its id; or why it cannot be, for a person to read."""

@@ -62,6 +62,7 @@ CREATE TABLE redrive.step (
   idempotency_key       text NOT NULL,    -- what goes out with its effects; the same for every try
   renewal               integer NOT NULL DEFAULT 0,  -- how often a person asked for another key
   url                   text,
+  headers               text,             -- JSON: rendered since the run first came to it. NULL: those of its event
   problem               text,             -- why it cannot be tried
   output                bytea,
   output_is_cut         boolean NOT NULL DEFAULT false,
@@ -191,7 +192,8 @@ CREATE TRIGGER judge_step_letter_again BEFORE UPDATE ON redrive.dead_letter FOR 
   WHEN (NEW.kind = 'step' AND NEW.generation <> OLD.generation) EXECUTE FUNCTION redrive.judge_step_letter();
 
 -- A run follows the letters of its steps, whoever writes them: a death puts it in front of people, a replay sets it going again, and
--- where people are done with all of its letters, it has failed. What the engine does to a letter is audited here, as people's acts are.
+-- where people are done with all of its letters, it has failed: so who closes or opens one waits, at the run, for who is at another.
+-- What the engine does to a letter is audited here, as people's acts are.
 CREATE FUNCTION redrive.follow_letter() RETURNS trigger LANGUAGE plpgsql AS $$
 DECLARE
   v_run  uuid;
@@ -219,14 +221,17 @@ BEGIN
               jsonb_build_object('run_id', v_run, 'step_index', v_step, 'reason', NEW.reason, 'category', NEW.category));
     END IF;
   ELSIF NEW.state = 'replaying' THEN
-    UPDATE redrive.run SET status = 'RUNNING', replays = replays + 1, stop_after = NULL, finished_at = NULL, cancelled_at = NULL,
-           cancelled_by = NULL, cancelled_because = NULL, updated_at = NEW.updated_at
+    UPDATE redrive.run SET status = 'RUNNING', replays = replays + 1, stop_after = NULL, finished_at = NULL,
+           started_at = coalesce(started_at, NEW.updated_at), cancelled_at = NULL, cancelled_by = NULL, cancelled_because = NULL, updated_at = NEW.updated_at
      WHERE org_id = NEW.org_id AND id = v_run AND status <> 'RUNNING';
     PERFORM redrive.count_for(NEW.org_id, 'workflow.dlq_replays', 1);
   ELSIF NEW.state = 'open' AND OLD.state <> 'replaying' THEN
+    -- Somebody may be at another letter of the run: they, too, decide by what the other did.
+    PERFORM FROM redrive.run r WHERE r.org_id = NEW.org_id AND r.id = v_run AND r.status IN ('DLQ_PENDING', 'FAILED') FOR UPDATE;
     UPDATE redrive.run SET status = 'DLQ_PENDING', finished_at = NULL, updated_at = NEW.updated_at
      WHERE org_id = NEW.org_id AND id = v_run AND status = 'FAILED';
   ELSIF NEW.state IN ('resolved', 'ignored', 'deleted') AND v_state = 'dead' THEN
+    PERFORM FROM redrive.run r WHERE r.org_id = NEW.org_id AND r.id = v_run AND r.status IN ('DLQ_PENDING', 'FAILED') FOR UPDATE;
     UPDATE redrive.run r SET status = 'FAILED', finished_at = NEW.updated_at, updated_at = NEW.updated_at
      WHERE r.org_id = NEW.org_id AND r.id = v_run AND r.status = 'DLQ_PENDING' AND NOT EXISTS (
        SELECT FROM redrive.task t JOIN redrive.dead_letter d ON d.org_id = t.org_id AND d.task_id = t.id
