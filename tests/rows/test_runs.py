@@ -457,3 +457,23 @@ async def test_what_came_of_an_effect_is_kept_only_up_to_a_size(redrive: Install
     (failed,) = (await redrive.api.run_of(run_id))["steps"]
     assert (failed["status"], failed["category"]) == ("DLQ", "validation")
     assert "'pay' came to 65538 bytes, of which at most 65536 are kept" in failed["error_message"]
+
+
+async def test_the_log_does_not_say_of_a_cancelled_run_that_it_waits_for_a_person(
+    redrive: Installation, receiver: HoldingReceiver
+) -> None:
+    await redrive.api.workflow("order", call(receiver, "one"))
+    receiver.usual = 422
+    receiver.hold()
+    run_id = await redrive.api.run("order")
+    with structlog.testing.capture_logs() as lines:
+        async with redrive.working():
+            await receiver.wait_for(1)
+            await redrive.api.post(f"/v1/runs/{run_id}/cancel")
+            receiver.release()
+
+            async def ended() -> bool:
+                return bool((await redrive.api.run_of(run_id))["status"] == "FAILED")
+
+            await until(ended)
+    assert [line["new_status"] for line in lines if line["event"] == "run_transition"] == ["FAILED"]

@@ -146,9 +146,9 @@ class Steps:
         if succeeded:
             await self._advance(session, succeeded)
         if others:
-            await self._end_cancelled(session, others)
+            cancelled = await self._end_cancelled(session, others)
             for result in others:
-                if isinstance(result.settlement.decision, Die):
+                if isinstance(result.settlement.decision, Die) and result.settlement.job.id not in cancelled:
                     _tell_death(session, result.settlement.job)
         await _count(session, ours)
 
@@ -187,12 +187,16 @@ class Steps:
         if cancelled:
             await session.execute("close_parked", self._clock.now(), *map(list, zip(*cancelled, strict=True)))
 
-    async def _end_cancelled(self, session: Session, others: Sequence[Settled]) -> None:
-        """Of a run that was cancelled while its step was tried, nothing is tried again."""
+    async def _end_cancelled(self, session: Session, others: Sequence[Settled]) -> set[UUID]:
+        """Of a run that was cancelled while its step was tried, nothing is tried again. The tasks of such runs: what
+        became of those was told when they were cancelled.
+        """
         jobs = [result.settlement.job for result in others]
         rows = await session.fetch("cancelled_steps", [job.org_id for job in jobs], [job.id for job in jobs])
         for row in rows:
-            await skip_step(session.of(row["org_id"]), row, self._clock)
+            if row["state"] == "waiting":
+                await skip_step(session.of(row["org_id"]), row, self._clock)
+        return {row["id"] for row in rows}
 
 
 def _made_ready(version: Version, run: Record, index: int, key: str) -> Next:
