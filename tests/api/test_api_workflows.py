@@ -57,6 +57,19 @@ async def test_what_is_read_can_be_saved_again_without_losing_its_secrets(api: A
     assert "sk-1234" not in "".join(row["spec"] + row["shown"] for row in stored)
 
 
+async def test_a_name_that_cannot_be_names_nothing(api: Api) -> None:
+    for name in ("a%00", "%ED%A0%80", "a%20b", "x" * 101):
+        path = f"/v1/workflows/{name}"
+        asked = [
+            await api.owner.get(path),
+            await api.owner.request("DELETE", path),
+            await api.owner.post(f"{path}/runs"),
+        ]
+        assert [answer.status for answer in asked] == [404, 404, 404]
+        given = await put(api, name, WAIT)
+        assert (given.status, given.json["errors"][0]["loc"]) == (422, ["path", "name"])
+
+
 async def test_everything_that_is_wrong_with_a_definition_is_said_at_once(api: Api) -> None:
     answer = await put(
         api,

@@ -151,7 +151,7 @@ class Workflow:
         `literal_headers`, by the index of their step, are put back into a spec that was written without them.
         """
         reader = SpecReader(_plain(spec))
-        if not _NAME.fullmatch(name):
+        if not is_workflow_name(name):
             allowed = "letters, digits, _, . and -, of which the first is not . or -"
             reader.problem(f"must be 1 to {MAX_NAME_CHARS} {allowed}", "name")
         description = _read_description(reader)
@@ -176,6 +176,11 @@ class Workflow:
     def redacted(self) -> dict[str, object]:
         """The JSON shape as people may see it. workflow_view.restored takes it back."""
         return redacted_spec(self.to_spec())
+
+
+def is_workflow_name(text: str) -> bool:
+    """Whether a workflow may be called so; nothing else names one."""
+    return _NAME.fullmatch(text) is not None
 
 
 def _whole(value: float | str | None) -> float | str | None:

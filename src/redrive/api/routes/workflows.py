@@ -20,7 +20,7 @@ from redrive.api.workflow_input import RunIn, VersionQuery, read_workflow, unusa
 from redrive.core.ids import id_of_key
 from redrive.core.run_states import RunStatus
 from redrive.core.trace import traceparent_of
-from redrive.core.workflow import WorkflowError
+from redrive.core.workflow import WorkflowError, is_workflow_name
 from redrive.store import runs, workflows
 from redrive.store.orgs import new_id
 from redrive.store.runs import NewRun
@@ -32,6 +32,16 @@ router = APIRouter(prefix="/v1/workflows", tags=["workflows"], dependencies=SCHE
 
 _Given = Annotated[dict[str, object], WithJsonSchema(DEFINITION_SCHEMA), Body()]
 _Name = Annotated[str, Path(examples=["fulfil"])]
+
+
+async def _existing(name: _Name) -> str:
+    """A name that cannot be names nothing: 404, as for one that does not exist."""
+    if not is_workflow_name(name):
+        raise not_found(NOUN)
+    return name
+
+
+_Known = Annotated[str, Depends(_existing)]
 
 
 @router.get("", responses=shows(Page[WorkflowShape]))
@@ -48,7 +58,7 @@ async def list_workflows(query: Annotated[PageQuery, Query()], caller: Reader, c
 
 @router.get("/{name}", responses=shows(WorkflowShape))
 async def get_workflow(
-    name: _Name, query: Annotated[VersionQuery, Query()], caller: Reader, context: Context
+    name: _Known, query: Annotated[VersionQuery, Query()], caller: Reader, context: Context
 ) -> Response:
     """The version in force, or another one; without what looks secret."""
     async with context.tenant(caller) as session:
@@ -66,7 +76,7 @@ async def put_workflow(name: _Name, request: Request, given: _Given, caller: Man
     """
     try:
         async with context.tenant(caller) as session:
-            before = await workflows.get_workflow(session, name)
+            before = await workflows.get_workflow(session, name) if is_workflow_name(name) else None
             known = None if before is None else version_of(before, context.sealer).workflow
             workflow = read_workflow(name, given, known)
             row, _ = await workflows.put_workflow(
@@ -81,7 +91,7 @@ async def put_workflow(name: _Name, request: Request, given: _Given, caller: Man
 
 
 @router.delete("/{name}", status_code=204, dependencies=[Depends(no_query)])
-async def delete_workflow(name: _Name, request: Request, caller: Manager, context: Context) -> Response:
+async def delete_workflow(name: _Known, request: Request, caller: Manager, context: Context) -> Response:
     """Take a workflow out of force: no run begins with it any more. Runs that there are go on."""
     async with context.tenant(caller) as session:
         if not await workflows.delete_workflow(session, name, act_of(request, caller)):
@@ -97,7 +107,7 @@ async def delete_workflow(name: _Name, request: Request, caller: Manager, contex
     dependencies=[Depends(no_query)],
 )
 async def begin_run(
-    name: _Name, request: Request, caller: Producer, context: Context, given: RunIn | None = None
+    name: _Known, request: Request, caller: Producer, context: Context, given: RunIn | None = None
 ) -> Response:
     """Begin a run: it is stored with its first step, then answered. A known Idempotency-Key is answered, not begun."""
     asked = given or RunIn()
