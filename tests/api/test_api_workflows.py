@@ -70,6 +70,15 @@ async def test_a_name_that_cannot_be_names_nothing(api: Api) -> None:
         assert (given.status, given.json["errors"][0]["loc"]) == (422, ["path", "name"])
 
 
+async def test_a_step_cannot_be_sent_where_no_endpoint_could_be(api: Api) -> None:
+    urls = ("http://169.254.169.254/latest/{{ input.x }}", "https://example.com/", "http://[::ffff:10.0.0.1]/")
+    steps = [{"name": f"s{at}", "kind": "http", "url": url} for at, url in enumerate(urls)]
+    answer = await put(api, "inward", *steps)
+    assert answer.status == 422
+    assert [error["loc"] for error in answer.json["errors"]] == [["body", "steps", at, "url"] for at in (0, 2)]
+    assert "REDRIVE_ALLOW_NETWORKS=169.254.169.254" in answer.json["errors"][0]["msg"]
+
+
 async def test_everything_that_is_wrong_with_a_definition_is_said_at_once(api: Api) -> None:
     answer = await put(
         api,

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from redrive.api.problems import FieldError, invalid
-from redrive.core.address import MAX_URL_CHARS, AddressRules, BadUrl, parse_target
+from redrive.core.address import MAX_URL_CHARS, AddressRules, BadUrl, parse_target, unreachable
 from redrive.core.headers import MAX_HEADERS, TOO_LARGE, are_too_large, name_problem, value_problem
 from redrive.core.inbound import MAX_SECRET_CHARS, Scheme, secret_problem
 from redrive.core.policy import MAX_TIMEOUT_S, MIN_TIMEOUT_S
@@ -225,12 +225,6 @@ def check_url(url: str, rules: AddressRules) -> None:
         target = parse_target(url)
     except BadUrl as bad:
         raise invalid(FieldError(("body", "url"), str(bad))) from None
-    why = rules.refusal(target.ip) if target.ip is not None else None
+    why = unreachable(target, rules)
     if why is not None:
-        raise invalid(
-            FieldError(
-                ("body", "url"),
-                f"{target.ip} is not reachable for deliveries: {why}. If it is meant, start Redrive with its network "
-                f"in REDRIVE_ALLOW_NETWORKS, as in REDRIVE_ALLOW_NETWORKS={target.ip}.",
-            )
-        )
+        raise invalid(FieldError(("body", "url"), why))

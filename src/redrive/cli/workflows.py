@@ -12,6 +12,7 @@ from redrive.cli.options import AsJson, Because, Where, command
 from redrive.cli.output import Column, emit, facts, note, say, table
 from redrive.cli.runner import Refused, WrongUsage, run
 from redrive.cli.shapes import Shape
+from redrive.core.address import AddressRules
 from redrive.core.workflow import MAX_DEFINITION_BYTES, StepKind, Workflow, WorkflowError
 from redrive.core.workflow_view import restored
 from redrive.store.clock import DatabaseClock
@@ -122,6 +123,7 @@ def apply(
         async with open_desk(where) as desk, desk.session() as session:
             workflow, sealer = await _read(desk, session, called, given)
             try:
+                workflow.check_reach(AddressRules(desk.settings.allow_networks))
                 row, is_new = await put_workflow(session, workflow, act_of(because), DatabaseClock(), sealer)
             except WorkflowError as problem:
                 raise Refused(_told(called, problem)) from None

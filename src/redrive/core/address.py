@@ -141,6 +141,17 @@ class AddressRules:
         return any(ip in network for network in self.allowed_networks)
 
 
+def unreachable(target: "Target", rules: AddressRules) -> str | None:
+    """Why nothing may be sent there, as far as it can be told without a look-up; None where it may."""
+    why = rules.refusal(target.ip) if target.ip is not None else None
+    if why is None:
+        return None
+    return (
+        f"{target.ip} is not reachable for deliveries: {why}. If it is meant, start Redrive with its network "
+        f"in REDRIVE_ALLOW_NETWORKS, as in REDRIVE_ALLOW_NETWORKS={target.ip}."
+    )
+
+
 def _reason_v4(ip: IPv4Address) -> str | None:
     return next((reason for network, reason in _REFUSED_V4 if ip in network), None)
 

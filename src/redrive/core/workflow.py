@@ -11,11 +11,12 @@ from dataclasses import dataclass, field, replace
 from enum import Enum, StrEnum
 
 from redrive.core import step_fields
+from redrive.core.address import AddressRules, parse_target, unreachable
 from redrive.core.policy import MAX_RETENTION_S, MAX_RETRIES_LIMIT, MAX_TIMEOUT_S, MIN_TIMEOUT_S, Policy
 from redrive.core.redact import REDACTED
 from redrive.core.spec import Place, Problem, SpecReader, shown
 from redrive.core.step_fields import MAX_EXPRESSIONS, Checked, Status
-from redrive.core.template import MAX_TEMPLATE_DEPTH, holds_expression
+from redrive.core.template import MAX_TEMPLATE_DEPTH, holds_expression, shape_of
 from redrive.core.workflow_view import redacted_spec
 
 MAX_STEPS = 100
@@ -172,6 +173,16 @@ class Workflow:
         steps = [step.to_spec(with_literal_headers=with_literal_headers) for step in self.steps]
         about = {"description": self.description, "retention_s": _whole(self.retention_s)}
         return {**{name: value for name, value in about.items() if value is not None}, "steps": steps}
+
+    def check_reach(self, rules: AddressRules) -> None:
+        """Refuse URLs of steps to which nothing may be sent, as far as that can be told without a look-up."""
+        errors: list[Problem] = []
+        for index, step in enumerate(self.steps):
+            why = None if step.url is None else unreachable(parse_target(shape_of(step.url)), rules)
+            if why is not None:
+                errors.append((("steps", index, "url"), why))
+        if errors:
+            raise WorkflowError(errors)
 
     def redacted(self) -> dict[str, object]:
         """The JSON shape as people may see it. workflow_view.restored takes it back."""

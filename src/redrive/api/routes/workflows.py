@@ -79,6 +79,7 @@ async def put_workflow(name: _Name, request: Request, given: _Given, caller: Man
             before = await workflows.get_workflow(session, name) if is_workflow_name(name) else None
             known = None if before is None else version_of(before, context.sealer).workflow
             workflow = read_workflow(name, given, known)
+            workflow.check_reach(context.rules)
             row, _ = await workflows.put_workflow(
                 session, workflow, act_of(request, caller), context.clock, context.sealer
             )
