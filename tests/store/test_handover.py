@@ -22,6 +22,7 @@ from conftest import database_of
 from redrive import Redrive, Task
 from redrive.store.embedded import EmbeddedPostgres
 from support.engine import SHARED, Engine
+from support.flows import put_workflow
 
 HANDLER = "edi.orders"
 UsersTransaction = Callable[[str], AbstractAsyncContextManager[Any]]
@@ -356,3 +357,27 @@ async def test_the_text_of_a_query_stays_the_caller_s(live: Engine) -> None:
         await Redrive(live.url).enqueue(HANDLER, {}, connection=connection)
         await connection.execute(text("INSERT INTO orders VALUES (1)"))
     assert await live.sql.fetchval("SELECT count(*) FROM redrive.task") == 1
+
+
+@pytest.mark.parametrize("library", ALL)
+async def test_a_run_begins_exactly_when_the_users_transaction_commits(live: Engine, library: str) -> None:
+    await put_workflow(live, "fulfil")
+    app = Redrive(live.url)
+
+    async def taken_back() -> None:
+        async with ALL[library](live.url) as connection:
+            await app.start("fulfil", {"order": 7}, connection=connection)
+            raise TakenBack
+
+    with pytest.raises(TakenBack):
+        await taken_back()
+    async with ALL[library](live.url) as connection:
+        run_id = await app.start("fulfil", {"order": 8}, idempotency_key="o-8", connection=connection)
+        assert await app.start("fulfil", {"order": 8}, idempotency_key="o-8", connection=connection) == run_id
+        with pytest.raises(LookupError, match="no workflow 'other'"):
+            await app.start("other", connection=connection)
+        with pytest.raises(ValueError, match="another workflow or input"):
+            await app.start("fulfil", {"order": 9}, idempotency_key="o-8", connection=connection)
+        assert await live.sql.fetchval("SELECT count(*) FROM redrive.run") == 0  # not before the commit
+    rows = await live.sql.fetch("SELECT run_id, step FROM redrive.task")
+    assert [(row["run_id"], row["step"]) for row in rows] == [(run_id, 0)]

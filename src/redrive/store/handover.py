@@ -125,7 +125,7 @@ async def _settled(result: Any) -> Any:
     if inspect.isawaitable(result):
         result = await result
     value = _scalar(result)
-    return await value if inspect.isawaitable(value) else value
+    return (await value)[0] if inspect.isawaitable(value) else value  # a row of psycopg's, where it comes later
 
 
 def _scalar(result: Any) -> Any:
@@ -138,6 +138,4 @@ def _scalar(result: Any) -> Any:
 
 
 def _uuid(value: Any) -> UUID:
-    if isinstance(value, tuple):
-        value = value[0]
     return value if type(value) is UUID else UUID(str(value))
