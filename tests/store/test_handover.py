@@ -359,6 +359,17 @@ async def test_the_text_of_a_query_stays_the_caller_s(live: Engine) -> None:
     assert await live.sql.fetchval("SELECT count(*) FROM redrive.task") == 1
 
 
+@pytest.mark.parametrize("given", [b"\xff", b"{bad", b"1e999", b"[" * 65 + b"]" * 65, b'"' + b"x" * 1_048_576 + b'"'])
+async def test_a_run_is_not_begun_with_what_its_steps_could_not_read(live: Engine, given: bytes) -> None:
+    await put_workflow(live, "fulfil")
+    app = Redrive(live.url)
+    try:
+        with pytest.raises(ValueError, match="a run's input"):
+            await app.start("fulfil", given)
+    finally:
+        await app.close()
+
+
 @pytest.mark.parametrize("library", ALL)
 async def test_a_run_begins_exactly_when_the_users_transaction_commits(live: Engine, library: str) -> None:
     await put_workflow(live, "fulfil")

@@ -6,6 +6,7 @@ from uuid import UUID
 import msgspec
 
 from redrive.core.ids import id_of_key
+from redrive.core.json_depth import MAX_JSON_DEPTH, is_too_deep
 from redrive.core.trace import traceparent_of
 from redrive.core.workflow import Workflow
 from redrive.store.events import MAX_PAYLOAD_BYTES
@@ -42,9 +43,10 @@ async def start_run(
     correlation_id: str | None,
     traceparent: str | None,
 ) -> UUID:
-    """LookupError where the org has no such workflow, ValueError where the key was used for another run."""
-    if len(input) > MAX_PAYLOAD_BYTES:
-        raise ValueError(f"a run's input has at most {MAX_PAYLOAD_BYTES} bytes, not {len(input)}")
+    """LookupError where the org has no such workflow, ValueError where the input cannot be used, or the key was used for
+    another run.
+    """
+    _check_input(input)
     found = await call(connection, _IN_FORCE, org, workflow)
     if found is None:
         raise LookupError(
@@ -62,3 +64,15 @@ async def start_run(
     if verdict == "conflict":
         raise ValueError(f"the idempotency key {idempotency_key!r} was used for another workflow or input")
     return run.id
+
+
+def _check_input(input: bytes) -> None:
+    """As the API takes it: every step reads it as JSON."""
+    if len(input) > MAX_PAYLOAD_BYTES:
+        raise ValueError(f"a run's input has at most {MAX_PAYLOAD_BYTES} bytes, not {len(input)}")
+    try:
+        msgspec.json.decode(input)
+    except (msgspec.DecodeError, ValueError, RecursionError) as error:
+        raise ValueError(f"a run's input must be JSON: {error}") from None
+    if is_too_deep(input):
+        raise ValueError(f"a run's input is nested at most {MAX_JSON_DEPTH} levels deep")
