@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from redrive import GiveUp, Redrive, StepTask, step
 from support.holding import HoldingReceiver
 from support.installation import Installation
 from support.receiver import Answer
@@ -60,3 +61,77 @@ async def test_d6_a_step_whose_new_input_cannot_be_made_is_not_tried_with_none(
     await redrive.work()
     assert statuses(await redrive.api.run_of(run_id)) == ("SUCCESS", ["SUCCESS"] * 2)
     assert receiver.requests[-1].body == b'{"id": 2}'
+
+
+@pytest.mark.parametrize(
+    ("answer", "output"),
+    [
+        (b'\xef\xbb\xbf{"id": 1}', {"id": 1}),
+        ('{"id": 1}'.encode("utf-16"), None),
+        (b'{"id": 1e999}', '{"id": 1e999}'),
+        (b'{"id": "\\ud800"}', '{"id": "\\ud800"}'),
+        (b'"\xed\xa0\x80"', '"\ufffd\ufffd\ufffd"'),
+    ],
+    ids=["a byte order mark", "UTF-16", "a number out of range", "half a character", "no UTF-8"],
+)
+async def test_d1_an_answer_that_is_almost_json_does_not_stop_the_run(
+    redrive: Installation, receiver: HoldingReceiver, answer: bytes, output: object
+) -> None:
+    """What reads it for the next step is stricter than many a receiver: what is no JSON for us is text."""
+    receiver.script(Answer(200, answer), path="/hook/ask")
+    ask = {"name": "ask", "kind": "http", "url": f"{receiver.url}/ask"}
+    tell = {"name": "tell", "kind": "http", "url": f"{receiver.url}/tell", "body": "{{ steps.ask.output }}"}
+    await redrive.api.workflow("two", ask, tell)
+    run_id = await redrive.api.run("two")
+    await redrive.work()
+    run = await redrive.api.run_of(run_id)
+    assert statuses(run) == ("SUCCESS", ["SUCCESS", "SUCCESS"])
+    assert output is None or run["steps"][0]["output"] == output
+    assert len(receiver.requests) == 2
+
+
+@pytest.mark.parametrize(
+    ("payload", "expected"),
+    [
+        ({"amount": 5}, ({"amount": 5}, {})),
+        ([5], ([5], {})),
+        ({"input": {"amount": 5}, "steps": 7}, ({"input": {"amount": 5}, "steps": 7}, {})),
+        ({"input": {"amount": 5}, "steps": {"a": {"output": 1}}}, ({"amount": 5}, {"a": 1})),
+    ],
+)
+async def test_d6_a_step_in_python_gets_the_input_that_a_replay_gives_it(
+    redrive: Installation, payload: object, expected: tuple[object, object]
+) -> None:
+    app = Redrive(redrive.url)
+    seen: list[tuple[object, object]] = []
+
+    @app.workflow("pay")
+    class Pay:
+        @step
+        def charge(self, task: StepTask) -> None:
+            seen.append((task.input, task.outputs))
+            if len(seen) == 1:
+                raise GiveUp("there is nothing to charge")
+
+    await redrive.api.workflow("pay", *app.workflows["pay"].to_spec()["steps"])  # type: ignore[misc]
+    run_id = await redrive.api.run("pay", {"amount": 0})
+    await redrive.work(app.handlers)
+    await redrive.api.post(f"/v1/runs/{run_id}/replay", {"from_step_index": 0, "payload": payload, "now": True})
+    await redrive.work(app.handlers)
+    assert seen == [({"amount": 0}, {}), expected]
+    assert statuses(await redrive.api.run_of(run_id)) == ("SUCCESS", ["SUCCESS"])
+
+
+async def test_d1_a_text_that_is_too_large_once_it_is_json_is_not_kept(
+    redrive: Installation, receiver: HoldingReceiver
+) -> None:
+    receiver.script(Answer(200, b"\xff" * 60_000), path="/hook/ask")
+    ask = {"name": "ask", "kind": "http", "url": f"{receiver.url}/ask"}
+    tell = {"name": "tell", "kind": "http", "url": f"{receiver.url}/tell", "body": "{{ steps.ask.output }}"}
+    await redrive.api.workflow("two", ask, tell)
+    run_id = await redrive.api.run("two")
+    await redrive.work()
+    run = await redrive.api.run_of(run_id)
+    assert statuses(run) == ("DLQ_PENDING", ["SUCCESS", "DLQ"])
+    assert run["steps"][0]["output_is_cut"]
+    assert "larger than 65536 bytes" in run["steps"][1]["error_message"]

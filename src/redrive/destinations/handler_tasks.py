@@ -68,8 +68,9 @@ class StepTask(Task):
 
     @property
     def input(self) -> Any:
-        """The run's input; where the definition gives the step an input of its own, that."""
-        return self.payload["input"] if self._is_whole else self.payload
+        """The run's input; where the definition or a replay gives the step an input of its own, that."""
+        payload = self.payload
+        return payload["input"] if self._is_whole else payload
 
     @property
     def outputs(self) -> Mapping[str, Any]:
@@ -80,7 +81,10 @@ class StepTask(Task):
 
     @property
     def _is_whole(self) -> bool:
-        return bool(self.terms.spec.input == WHOLE_INPUT)
+        """Not where a person replays it with an input of another shape: then that is its input."""
+        payload = self.payload
+        is_shaped = isinstance(payload, dict) and payload.keys() == WHOLE_INPUT.keys()
+        return is_shaped and isinstance(payload["steps"], dict) and bool(self.terms.spec.input == WHOLE_INPUT)
 
     async def once(self, name: str, act: Callable[[], Awaitable[Any] | Any]) -> Any:
         """Do something with an effect once in this step, however often it is tried: what came of it is kept, and given
