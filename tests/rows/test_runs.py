@@ -335,6 +335,20 @@ async def test_two_workers_at_once_do_an_effect_of_a_step_once(redrive: Installa
     assert results in ([1, 1], [2, 2])
 
 
+@pytest.mark.parametrize(
+    ("name", "size", "said"), [("a\0b", 1, "printable"), ("", 1, "1 to 200"), ("pay", 1_048_575, "1048577 bytes")]
+)
+async def test_an_effect_that_cannot_be_kept_says_why(redrive: Installation, name: str, size: int, said: str) -> None:
+    async def pay(task: StepTask) -> None:
+        await task.once(name, lambda: "x" * size)
+
+    await redrive.api.workflow("pay", {"name": "pay", "kind": "handler", "handler": "pay"})
+    run_id = await redrive.api.run("pay")
+    await redrive.work({"pay": pay})
+    [failed] = (await redrive.api.run_of(run_id))["steps"]
+    assert (failed["status"], said in failed["error_message"]) == ("DLQ", True)
+
+
 async def test_the_log_follows_a_run_by_its_correlation_id_from_the_first_request_to_the_last_step(
     redrive: Installation, receiver: HoldingReceiver
 ) -> None:

@@ -90,8 +90,8 @@ class StepTask(Task):
         """Do something with an effect once in this step, however often it is tried: what came of it is kept, and given
         back the next time. Between the effect and the keeping a crash may fall: hand `idempotency_key` on as well.
         """
-        if not 1 <= len(name) <= MAX_EFFECT_NAME_CHARS:
-            raise ValueError(f"the name of an effect has 1 to {MAX_EFFECT_NAME_CHARS} characters")
+        if not 1 <= len(name) <= MAX_EFFECT_NAME_CHARS or not name.isprintable():
+            raise ValueError(f"the name of an effect has 1 to {MAX_EFFECT_NAME_CHARS} printable characters")
         key = f"{self.idempotency_key}:{name}"
         known = await self.book.effect(self.org_id, key)
         if known is not None:

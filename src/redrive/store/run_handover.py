@@ -43,8 +43,8 @@ async def start_run(
     correlation_id: str | None,
     traceparent: str | None,
 ) -> UUID:
-    """LookupError where the org has no such workflow, ValueError where the input cannot be used, or the key was used for
-    another run.
+    """LookupError where the org has no such workflow, ValueError where the input cannot be used or the key was
+    used for another run.
     """
     _check_input(input)
     found = await call(connection, _IN_FORCE, org, workflow)
