@@ -122,6 +122,22 @@ async def test_d6_a_step_in_python_gets_the_input_that_a_replay_gives_it(
     assert statuses(await redrive.api.run_of(run_id)) == ("SUCCESS", ["SUCCESS"])
 
 
+@pytest.mark.parametrize("by_endpoint", [True, False])
+async def test_d3_people_are_told_which_workflow_a_dead_step_is_of(
+    redrive: Installation, receiver: HoldingReceiver, by_endpoint: bool
+) -> None:
+    receiver.usual = Answer(400)
+    place = {"endpoint": (await redrive.api.endpoint(receiver.url, name="shop"))["name"]} if by_endpoint else {}
+    await redrive.api.workflow("order", {"name": "ship", "kind": "http", **(place or {"url": receiver.url})})
+    await redrive.api.run("order")
+    await redrive.work()
+    [notice] = (await redrive.api.get("/v1/notices"))["data"]
+    assert notice["text"].startswith(
+        'order.ship for the workflow "order" is a dead letter: another try would not help.'
+    )
+    assert notice["facts"]["endpoint"] == ("shop" if by_endpoint else None)
+
+
 async def test_d1_a_text_that_is_too_large_once_it_is_json_is_not_kept(
     redrive: Installation, receiver: HoldingReceiver
 ) -> None:
