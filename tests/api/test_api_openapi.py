@@ -1,6 +1,7 @@
 """The document at /openapi.json: whole, true to its own rules, with an example for everything."""
 
 from collections import Counter
+from dataclasses import fields
 from typing import Any
 
 import jsonschema_rs
@@ -9,6 +10,7 @@ from fastapi.routing import iter_route_contexts
 
 from redrive.api.openapi import TAGS
 from redrive.api.openapi_examples import NoExample, example_of, with_nulls
+from redrive.core.workflow import StepSpec
 
 from .conftest import Api
 from .document import API, DOCUMENT, OPERATIONS, Operation, schema_for
@@ -47,6 +49,12 @@ def test_every_schema_of_the_document_is_a_schema() -> None:
     for operation in OPERATIONS:
         for place, content in _contents(operation):
             assert jsonschema_rs.meta.is_valid(content["schema"]), f"{operation}: {place}"
+
+
+def test_every_field_of_a_workflows_steps_is_described() -> None:
+    body = DOCUMENT["paths"]["/v1/workflows/{name}"]["put"]["requestBody"]["content"]["application/json"]["schema"]
+    described = body["properties"]["steps"]["items"]["properties"]
+    assert described.keys() == {field.name for field in fields(StepSpec)}
 
 
 def test_every_reference_of_the_document_leads_somewhere() -> None:

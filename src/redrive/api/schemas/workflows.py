@@ -8,6 +8,7 @@ from pydantic import Field
 
 from redrive.api.schemas.base import AT, TASK_ID, Answer, example
 from redrive.core.run_states import RunStatus, StepStatus
+from redrive.core.step_fields import METHODS
 from redrive.core.workflow import MAX_STEPS, StepKind
 
 RUN_ID = "01a1e05c-1b7e-7f30-8d0c-6a3f5b9e2d41"
@@ -32,7 +33,43 @@ DEFINITION_EXAMPLE: dict[str, Any] = {
     ]
 }
 
-# What a step may hold besides, and what is wrong with one, core.workflow says, with its place.
+
+def _of(kind: StepKind, about: str, *types: str, **more: Any) -> dict[str, Any]:
+    """A field that only steps of one kind have; of any JSON where no types are given."""
+    shape = {"type": list(types)} if types else {}
+    return {**shape, **more, "description": f"Of a step of the kind {kind}: {about}"}
+
+
+_HTTP, _HANDLER, _EMIT, _WAIT = StepKind.HTTP, StepKind.HANDLER, StepKind.EMIT, StepKind.WAIT
+
+# Which of them belong together, and what is wrong with a step, core.workflow says, with its place.
+_STEP_FIELDS: dict[str, Any] = {
+    "name": {"type": "string", "pattern": "^[A-Za-z_][A-Za-z0-9_-]{0,99}$"},
+    "kind": {"enum": list(StepKind)},
+    "policy": {
+        "type": ["string", "object", "null"],
+        "description": "A policy's name, or one; `workflow` unless given.",
+    },
+    "max_retries": {"type": ["integer", "null"], "description": "Instead of the policy's."},
+    "timeout_s": {"type": ["number", "null"], "description": "Instead of the policy's."},
+    "external_system": {"type": ["string", "null"]},
+    "url": _of(_HTTP, "where to, a template behind its host. Or endpoint.", "string", "null"),
+    "endpoint": {
+        "type": ["string", "null"],
+        "description": f"The id or the name of an HTTP endpoint, of a step of the kind {_HTTP} or {_EMIT}.",
+    },
+    "method": _of(_HTTP, "POST unless given.", enum=list(METHODS)),
+    "headers": _of(_HTTP, "templates; those that are none are sealed.", "object", "null"),
+    "body": _of(_HTTP, "any JSON, a template; left out: none."),
+    "expected_status": _of(_HTTP, 'codes and "2xx" … "5xx"; 2xx unless given.', "array", "null"),
+    "handler": _of(_HANDLER, "the name of a handler in Python; needed.", "string"),
+    "input": _of(_HANDLER, "any JSON, a template; left out: the run's input."),
+    "event_type": _of(_EMIT, "needed.", "string"),
+    "payload": _of(_EMIT, "any JSON, a template; left out: the run's input."),
+    "ordering_key": _of(_EMIT, "a template.", "string", "null"),
+    "wait_s": _of(_WAIT, "seconds, or a template that gives them. Or until.", "number", "string", "null"),
+    "until": _of(_WAIT, "a time in ISO 8601, or a template that gives one.", "string", "null"),
+}
 DEFINITION_SCHEMA: dict[str, Any] = {
     "type": "object",
     "required": ["steps"],
@@ -47,14 +84,7 @@ DEFINITION_SCHEMA: dict[str, Any] = {
             "items": {
                 "type": "object",
                 "required": ["name", "kind"],
-                "properties": {
-                    "name": {"type": "string", "pattern": "^[A-Za-z_][A-Za-z0-9_-]{0,99}$"},
-                    "kind": {"enum": list(StepKind)},
-                    "policy": {"type": ["string", "object", "null"]},
-                    "max_retries": {"type": ["integer", "null"]},
-                    "timeout_s": {"type": ["number", "null"]},
-                    "external_system": {"type": ["string", "null"]},
-                },
+                "properties": _STEP_FIELDS,
             },
         },
     },
