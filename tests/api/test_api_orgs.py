@@ -241,6 +241,16 @@ async def test_an_org_that_stores_what_it_may_stores_no_more(api: Api, monkeypat
     assert (await client.get("/v1/events")).status == 200
 
 
+async def test_what_runs_begin_with_takes_room(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    steps = {"steps": [{"name": "rest", "kind": "wait", "wait_s": 3600}]}
+    assert (await api.owner.request("PUT", "/v1/workflows/rest", steps)).status == 200
+    assert (await api.owner.post("/v1/workflows/rest/runs", {"input": "x" * 5_000})).status == 202
+    assert (await api.owner.get(f"/v1/orgs/{api.org_id}")).json["usage"]["stored_bytes"] >= 5_000
+    await _limited(api, monkeypatch, max_stored_bytes=5_000)
+    client = await keyed(api, "ADMIN")
+    assert (await client.post("/v1/workflows/rest/runs", {"input": 1})).status == 507
+
+
 async def test_an_org_that_has_its_endpoints_gets_no_more(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     await _limited(api, monkeypatch, max_endpoints=1)
     client = await keyed(api, "ADMIN")

@@ -13,7 +13,9 @@ WITH counted AS (
   SELECT org_id, 'retrying', count(*) FROM redrive.task
    WHERE open AND attempts > 0 GROUP BY 1
   UNION ALL
-  SELECT org_id, 'run.' || status, count(*) FROM redrive.run GROUP BY 1, 2),
+  SELECT org_id, 'run.' || status, count(*) FROM redrive.run GROUP BY 1, 2
+  UNION ALL
+  SELECT org_id, 'run.bytes', sum(octet_length(input)) FROM redrive.run GROUP BY 1),
 kept AS (
   SELECT org_id, name, sum(n)::bigint AS n FROM redrive.counter
    WHERE name = 'retrying' OR split_part(name, '.', 1) IN ('event', 'task', 'dead', 'run')
