@@ -1,6 +1,7 @@
 """Definitions: what is taken round-trips, every mistake is named with its place, and no secret is shown."""
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -363,3 +364,25 @@ def test_a_mark_that_stands_for_nothing_stored_is_refused() -> None:
 @pytest.mark.parametrize("given", [None, [], {"steps": 1}, {"steps": [1, {"name": []}]}])
 def test_nonsense_is_handed_on_as_it_is(given: object) -> None:
     assert restored(given, workflow(CHARGE).to_spec()) == given
+
+
+@pytest.mark.parametrize(
+    ("whole", "change"),
+    [
+        ("a" * 20_000, lambda shown: f"b{shown}"),
+        (list(range(20_000)), lambda shown: [7, *shown]),
+        ({f"k{n}": n for n in range(12_000)}, lambda shown: shown | {"k0": 7}),
+    ],
+    ids=["a text", "a list", "an object"],
+)
+def test_a_part_that_was_shown_does_not_take_the_place_of_the_whole(
+    whole: object, change: Callable[[Any], object]
+) -> None:
+    made = workflow({"name": "tell", "kind": "emit", "event_type": "told", "payload": {"whole": whole}})
+    shown: Any = made.redacted()
+    assert Workflow.from_spec("orders", restored(shown, made.to_spec())) == made
+    payload = shown["steps"][0]["payload"]
+    payload["whole"] = change(payload["whole"])
+    [(place, message)] = problems(restored(shown, made.to_spec())).items()
+    assert place[:4] == ("steps", 0, "payload", "whole")
+    assert "give its value" in message

@@ -6,7 +6,7 @@ definition, changes a line and saves it must not thereby save the marks that sta
 
 from collections.abc import Iterator
 
-from redrive.core.redact import redact_headers, redact_text, redact_url, redact_value
+from redrive.core.redact import CUT, REDACTED, redact_headers, redact_text, redact_url, redact_value
 from redrive.core.template import Expression, TemplateError, compact, holds_expression, parse
 
 TEMPLATES = ("body", "input", "payload")
@@ -95,14 +95,25 @@ def _is_same(given: object, shown: object) -> bool:
 
 
 def _restore(given: object, shown: object, stored: object) -> object:
+    """Where only the beginning was shown, a changed beginning cannot take the place of the whole: what stands for the
+    rest becomes the mark of a secret without a value, which a definition is refused for.
+    """
     if _is_same(given, shown):
         return stored
     if isinstance(given, dict) and isinstance(shown, dict) and isinstance(stored, dict):
-        return {
-            name: _restore(item, shown[name], stored[name]) if name in shown and name in stored else item
-            for name, item in given.items()
-        }
+        return {name: _restore_field(name, item, shown, stored) for name, item in given.items()}
     if isinstance(given, list) and isinstance(shown, list) and isinstance(stored, list):
         is_aligned = len(given) == len(shown) == len(stored)  # else nobody can tell which item is which
-        return [_restore(*items) for items in zip(given, shown, stored, strict=True)] if is_aligned else given
+        if is_aligned:
+            return [_restore(*items) for items in zip(given, shown, stored, strict=True)]
+        return [*given[:-1], REDACTED] if len(shown) < len(stored) and given[-1:] == [CUT] else given
+    if isinstance(given, str) and isinstance(shown, str) and isinstance(stored, str):
+        is_cut = shown.endswith(CUT) and not stored.endswith(CUT)
+        return REDACTED if is_cut and given.endswith(CUT) else given
     return given
+
+
+def _restore_field(name: str, given: object, shown: dict[str, object], stored: dict[str, object]) -> object:
+    if name == CUT == given and name in shown and name not in stored:
+        return REDACTED
+    return _restore(given, shown[name], stored[name]) if name in shown and name in stored else given
