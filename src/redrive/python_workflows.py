@@ -45,6 +45,8 @@ class _Step:
         """
         if method is None:
             return partial(_declared, fields)
+        if not callable(method):
+            raise TypeError(f"@step takes the fields of a step by name, as in @step(max_retries=5), not {method!r}")
         return _declared(fields, method)
 
     @staticmethod

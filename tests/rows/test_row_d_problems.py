@@ -122,6 +122,34 @@ async def test_d6_a_step_in_python_gets_the_input_that_a_replay_gives_it(
     assert statuses(await redrive.api.run_of(run_id)) == ("SUCCESS", ["SUCCESS"])
 
 
+async def test_d1_a_step_in_python_that_needs_an_output_which_was_not_kept_dies_and_says_so(
+    redrive: Installation,
+) -> None:
+    app = Redrive(redrive.url)
+
+    @app.workflow("pay")
+    class Pay:
+        @step
+        def ask(self, task: StepTask) -> str:
+            return "x" * 70_000
+
+        @step
+        def tell(self, task: StepTask) -> int:
+            return len(task.outputs["ask"])
+
+    await redrive.api.workflow("pay", *app.workflows["pay"].to_spec()["steps"])  # type: ignore[misc]
+    run_id = await redrive.api.run("pay")
+    await redrive.work(app.handlers)
+    run = await redrive.api.run_of(run_id)
+    assert statuses(run) == ("DLQ_PENDING", ["SUCCESS", "DLQ"])
+    assert "larger than 65536 bytes and was not kept" in run["steps"][1]["error_message"]
+
+
+def test_d1_a_step_in_python_that_is_not_declared_by_names_is_refused() -> None:
+    with pytest.raises(TypeError, match="by name, as in"):
+        step("charge")  # type: ignore[call-overload]
+
+
 @pytest.mark.parametrize("by_endpoint", [True, False])
 async def test_d3_people_are_told_which_workflow_a_dead_step_is_of(
     redrive: Installation, receiver: HoldingReceiver, by_endpoint: bool

@@ -76,8 +76,8 @@ class StepTask(Task):
     def outputs(self) -> Mapping[str, Any]:
         """What the steps before it returned, by their names. Empty where its input is its own."""
         if not self._is_whole:
-            return {}
-        return {name: step["output"] for name, step in self.payload["steps"].items()}
+            return _Outputs()
+        return _Outputs({name: step["output"] for name, step in self.payload["steps"].items()})
 
     @property
     def _is_whole(self) -> bool:
@@ -105,6 +105,17 @@ class StepTask(Task):
                 f"the effect {name!r} came to {len(kept)} bytes, of which at most {MAX_EFFECT_BYTES} are kept"
             )
         return loads(await self.book.keep_effect(self.org_id, key, self.run_id, kept))
+
+
+class _Outputs(dict[str, Any]):
+    """Outputs by the names of their steps. It says why one may not be there."""
+
+    def __missing__(self, name: str) -> Any:
+        known = f"there are those of {', '.join(self)}" if self else "there are none"
+        raise KeyError(
+            f"there is no output of a step {name!r} ({known}): it has not succeeded, or its output was larger than "
+            f"{MAX_RESULT_BYTES} bytes and was not kept"
+        )
 
 
 def json_of(value: object) -> bytes:
