@@ -8,6 +8,7 @@ from typing import Any
 from uuid import UUID
 
 from redrive.core.step_ports import StepBook, StepTerms
+from redrive.core.steps import MAX_OUTPUT_BYTES
 
 MAX_EFFECT_NAME_CHARS = 200
 MAX_EFFECT_BYTES = 65_536  # of what came of one, as JSON
@@ -114,7 +115,7 @@ class _Outputs(dict[str, Any]):
         known = f"there are those of {', '.join(self)}" if self else "there are none"
         raise KeyError(
             f"there is no output of a step {name!r} ({known}): it has not succeeded, or its output was larger than "
-            f"{MAX_RESULT_BYTES} bytes and was not kept"
+            f"{MAX_OUTPUT_BYTES} bytes and was not kept"
         )
 
 

@@ -121,11 +121,12 @@ CREATE TRIGGER run_transition BEFORE UPDATE ON redrive.run FOR EACH ROW
           OR NEW.status = 'RUNNING' AND OLD.status <> 'PENDING' AND NEW.replays = OLD.replays))
   EXECUTE FUNCTION redrive.refuse_transition();
 
--- Counted as tasks are: 'run.<status>'.
+-- Counted as tasks are: 'run.<status>'; and 'run.bytes', what their inputs take.
 DO $$
 DECLARE
   t record;
-  counted CONSTANT text := $q$SELECT org_id, 'run.' || status AS name, %s AS n FROM %s$q$;
+  counted CONSTANT text := $q$SELECT org_id, 'run.' || status AS name, %1$s AS n FROM %2$s$q$;
+  bytes CONSTANT text := $q$ UNION ALL SELECT org_id, 'run.bytes', %1$s * octet_length(input) FROM %2$s$q$;
   body CONSTANT text := 'BEGIN
     IF EXISTS (SELECT FROM %1$s) THEN
       INSERT INTO redrive.counter AS c (org_id, name, shard, n)
@@ -137,10 +138,10 @@ DECLARE
   END';
 BEGIN
   FOR t IN SELECT * FROM (VALUES
-      ('added', 'INSERT', 'NEW TABLE AS added', 'added', format(counted, '1', 'added')),
+      ('added', 'INSERT', 'NEW TABLE AS added', 'added', format(counted || bytes, '1', 'added')),
       ('moved', 'UPDATE', 'OLD TABLE AS removed NEW TABLE AS added', 'added',
        format(counted, '-1', 'removed') || ' UNION ALL ' || format(counted, '1', 'added')),
-      ('removed', 'DELETE', 'OLD TABLE AS removed', 'removed', format(counted, '-1', 'removed')))
+      ('removed', 'DELETE', 'OLD TABLE AS removed', 'removed', format(counted || bytes, '-1', 'removed')))
         AS v(name, command, tables, rows, changes) LOOP
     EXECUTE format('CREATE FUNCTION redrive.count_%s_run() RETURNS trigger LANGUAGE plpgsql AS %L', t.name,
                    format(body, t.rows, t.changes));

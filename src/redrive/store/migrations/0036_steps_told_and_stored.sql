@@ -1,3 +1,5 @@
+-- What was there before learns of steps and runs.
+
 -- The letter of a step is configured by its workflow: what is told of its death names that, not a handler that it may not have.
 CREATE OR REPLACE FUNCTION redrive.note_deaths(p_orgs uuid[], p_tasks uuid[]) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
@@ -37,3 +39,11 @@ BEGIN
     END IF;
   END LOOP;
 END $$;
+
+-- What runs begin with takes room, as events do.
+CREATE OR REPLACE VIEW redrive.org_entry WITH (security_invoker = true) AS
+SELECT o.org_id, o.name, o.created_at, (SELECT l.spec FROM redrive.org_limits l WHERE l.org_id = o.org_id) AS limits,
+       (SELECT coalesce(sum(c.n), 0)::bigint FROM redrive.counter c
+         WHERE c.org_id = o.org_id AND c.name IN ('event.bytes', 'run.bytes')) AS stored_bytes,
+       (SELECT count(*) FROM redrive.endpoint e WHERE e.org_id = o.org_id AND e.deleted_at IS NULL) AS endpoints
+  FROM redrive.org o;
