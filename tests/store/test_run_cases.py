@@ -13,7 +13,7 @@ from redrive.core.outcome import Success
 from redrive.core.ports import NO_EXCHANGE, Released, Settled, Settlement
 from redrive.store import dead_letters, operations
 from redrive.store.check import check
-from redrive.store.db import Session, query
+from redrive.store.db import Record, Session, query
 from redrive.store.operation_steps import OperationSteps
 from redrive.store.operations import OperationSpec
 from redrive.store.replays import Replay, replay_letter
@@ -238,24 +238,22 @@ async def test_a_run_that_ended_in_part_is_kept_while_a_letter_of_it_waits_for_a
     assert len(await engine.db.fetch("sweep_runs", engine.org_id, now, 10)) == 1
 
 
-async def test_many_steps_that_end_at_once_are_gone_on_with_a_few_at_a_time(
+async def test_of_many_steps_that_end_at_once_no_more_is_read_than_the_memory_holds(
     engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("redrive.store.tasks.MAX_STEPS_AT_ONCE", 2)
+    monkeypatch.setattr("redrive.store.steps.MAX_CONTENT_BYTES", 50)
     sizes: list[int] = []
-    go_on = Steps.go_on
+    come_to = Steps._come_to
 
-    async def seen(self: Steps, session: Session, settled: Sequence[Settled]) -> None:
-        sizes.append(len(settled))
-        await go_on(self, session, settled)
+    async def seen(self: Steps, session: Session, onward: Sequence[tuple[Record, int]]) -> None:
+        sizes.append(len(onward))
+        await come_to(self, session, onward)
 
-    monkeypatch.setattr(Steps, "go_on", seen)
-    version = await put_workflow(engine, steps=1)
+    monkeypatch.setattr(Steps, "_come_to", seen)
+    version = await put_workflow(engine, steps=2)
     flows = [await Flow.begun(engine, version=version) for _ in range(5)]
     jobs = await engine.claim(queues=(QUEUE,))
-    assert (
-        len(await engine.tasks.settle([Settlement(job, Success(200), Succeed(), NO_EXCHANGE, 0.1) for job in jobs]))
-        == 5
-    )
+    ended = [Settlement(job, Success(200), Succeed(), NO_EXCHANGE, 0.1, b'"' + b"x" * 18 + b'"') for job in jobs]
+    assert len(await engine.tasks.settle(ended)) == 5
     assert sizes == [2, 2, 1]
-    assert [(await flow.statuses())[0] for flow in flows] == ["SUCCESS"] * 5
+    assert [await flow.statuses() for flow in flows] == [("RUNNING", ["SUCCESS", "PENDING"])] * 5

@@ -133,6 +133,8 @@ def _count(**chosen: object) -> Callable[[Facts], Arguments]:
 
 ENGINE = [
     Case("end_steps", _ended, "step_pkey"),
+    Case("run_contents", _tasks, "run_pkey"),
+    Case("run_contents", _tasks, "step_pkey"),
     Case("end_steps", _ended, "run_pkey"),
     Case("end_steps", _ended, "task_pkey"),
     Case("step_terms", _tasks, "task_pkey"),

@@ -108,6 +108,7 @@ async def replay_run(
         spec = msgspec.json.encode(override).decode()
         await session.execute("override_step", session.org_id, run_id, index, spec)
     after = {"mode": asked.mode, "from_step_index": index, "override_retry_policy": override, "new_key": asked.new_key}
+    after["edited"] = asked.edit.body is not None
     await audit.record(session, act, "run.replay", "run", run_id, before={"status": run["status"]}, after=after)
     tell_act(session, run, RunStatus.RUNNING, act)
     return None

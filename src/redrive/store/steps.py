@@ -5,7 +5,7 @@ outputs before it, and stored as the body of the event that its task carries out
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import NamedTuple
 from uuid import UUID
@@ -29,6 +29,7 @@ from redrive.store.workflows import Version, Versions
 STEP = "step"  # the kind of such tasks
 NO_TIME = datetime(1970, 1, 1, tzinfo=UTC)
 ORDERING_KEY = "ordering-key"  # of an event to be emitted: kept with the headers of the step's own
+MAX_CONTENT_BYTES = 8 * 1024 * 1024  # of runs that are gone on with together: inputs and outputs
 ATTEMPTS = "workflow.step_attempts"
 RETRIES = "workflow.step_retries"
 
@@ -164,28 +165,39 @@ class Steps:
             [result.settlement.output for result in succeeded],
             [result.settlement.output_is_cut for result in succeeded],
         )
-        versions = await self._versions.load(session, [(row["org_id"], row["workflow_id"]) for row in rows])
-        following: list[Next] = []
         finished: list[tuple[UUID, UUID, str]] = []
+        onward: list[tuple[Record, int]] = []
         for row in rows:
             index = _next_index(row)
             if isinstance(index, RunStatus):
                 finished.append((row["org_id"], row["id"], index.value))
                 _tell(session, row, row["status"], index)
-                continue
-            others = dict(
-                zip(row["others"] or (), zip(row["tasks"] or (), row["keys"] or (), strict=True), strict=True)
-            )
-            task_id, key = others.get(index, (None, step_key(str(row["id"]), index)))
-            step = _made_ready(versions[row["workflow_id"]], row, index, key)
-            if task_id is None or not await _resume(session.of(row["org_id"]), task_id, step, self._clock):
-                following.append(step)
-        await enqueue(session, following, self._clock)
+            else:
+                onward.append((row, index))
+        for batch in _by_bytes(onward):
+            await self._come_to(session, batch)
         if finished:
             await session.execute("finish_runs", self._clock.now(), *map(list, zip(*finished, strict=True)))
         cancelled = [(org_id, run_id) for org_id, run_id, status in finished if status == RunStatus.FAILED]
         if cancelled:
             await session.execute("close_parked", self._clock.now(), *map(list, zip(*cancelled, strict=True)))
+
+    async def _come_to(self, session: Session, onward: Sequence[tuple[Record, int]]) -> None:
+        """Make ready the steps that follow, and enqueue them."""
+        keys = [(run["org_id"], run["id"]) for run, _ in onward]
+        versions = await self._versions.load(session, [(run["org_id"], run["workflow_id"]) for run, _ in onward])
+        rows = await session.fetch("run_contents", [org for org, _ in keys], [id for _, id in keys])
+        contents = {row["id"]: row for row in rows}
+        following: list[Next] = []
+        for run, index in onward:
+            others = dict(
+                zip(run["others"] or (), zip(run["tasks"] or (), run["keys"] or (), strict=True), strict=True)
+            )
+            task_id, key = others.get(index, (None, step_key(str(run["id"]), index)))
+            step = _made_ready(versions[run["workflow_id"]], run, contents[run["id"]], index, key)
+            if task_id is None or not await _resume(session.of(run["org_id"]), task_id, step, self._clock):
+                following.append(step)
+        await enqueue(session, following, self._clock)
 
     async def _end_cancelled(self, session: Session, others: Sequence[Settled]) -> set[UUID]:
         """Of a run that was cancelled while its step was tried, nothing is tried again. The tasks of such runs: what
@@ -199,10 +211,24 @@ class Steps:
         return {row["id"] for row in rows}
 
 
-def _made_ready(version: Version, run: Record, index: int, key: str) -> Next:
-    ended = zip(run["names"] or (), run["outputs"] or (), run["cuts"] or (), strict=True)
-    outputs = kept_outputs([*ended, (run["step_name"], run["output"], run["output_is_cut"])])
-    return next_step(version, run["id"], index, scope_of(version, run, outputs), key, run["now"])
+def _by_bytes(onward: Sequence[tuple[Record, int]]) -> Iterator[list[tuple[Record, int]]]:
+    """In batches whose inputs and outputs together are not too large for the memory; one that is larger is alone."""
+    batch: list[tuple[Record, int]] = []
+    size = 0
+    for run, index in onward:
+        if batch and size + run["bytes"] > MAX_CONTENT_BYTES:
+            yield batch
+            batch, size = [], 0
+        batch.append((run, index))
+        size += run["bytes"]
+    if batch:
+        yield batch
+
+
+def _made_ready(version: Version, run: Record, contents: Record, index: int, key: str) -> Next:
+    outputs = kept_outputs(zip(contents["names"], contents["outputs"], contents["cuts"], strict=True))
+    seen = {"id": run["id"], "correlation_id": run["correlation_id"], "input": contents["input"]}
+    return next_step(version, run["id"], index, scope_of(version, seen, outputs), key, run["now"])
 
 
 def _tell_death(session: Session, job: Job) -> None:

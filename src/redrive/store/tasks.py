@@ -40,7 +40,6 @@ from redrive.store.steps import Steps
 from redrive.store.wake_floor import START, WakeFloor
 
 _JOB_FIELDS = len(Job._fields)
-MAX_STEPS_AT_ONCE = 20  # settled together: to go on with each, all outputs of its run are read (6.5 MB at most)
 MAX_STREAMS = 100_000  # in one survey
 MAX_WOKEN = 2_000  # wake-ups at a time
 MAX_ERROR_CHARS = 4_000
@@ -151,9 +150,8 @@ class Tasks:
         steps = [s for s in settlements if s.job.run_id is not None]
         others = settlements if not steps else [s for s in settlements if s.job.run_id is None]
         settled = await self._settled(others, worker_id, self._settle) if others else []
-        for at in range(0, len(steps), MAX_STEPS_AT_ONCE):
-            batch = steps[at : at + MAX_STEPS_AT_ONCE]
-            settled += await self._settled(batch, worker_id, self._settle_steps)
+        if steps:
+            settled += await self._settled(steps, worker_id, self._settle_steps)
         return settled
 
     async def _settled(

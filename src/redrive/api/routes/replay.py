@@ -16,6 +16,7 @@ from redrive.api.routes.retry_queue import refused
 from redrive.api.schemas.base import shows
 from redrive.api.schemas.dead_letters import DeadLetter
 from redrive.store import dead_letters, edits
+from redrive.store.db import past_deadlocks
 from redrive.store.edits import EditError
 from redrive.store.replays import Replay, replay_letter
 
@@ -39,34 +40,38 @@ async def replay_dead_letter(
         check_size(caller, edit.body)
         check_room(caller)
     act = act_of(request, caller, asked.because)
-    async with context.tenant(caller) as session:
-        letter = await dead_letters.get_dead_letter(session, wanted)
-        if letter is None:
-            raise not_found(NOUN)
-        asked.check_kind(letter["kind"])
-        roll = random.random()  # noqa: S311 (jitter, not a secret)
-        try:
-            if letter["kind"] == STEP_KIND:
-                replay = Replay(asked.mode or "FROM_STEP", edit, policy, asked.new_idempotency_key, asked.now)
-                refusal = await replay_letter(
-                    session, wanted, asked.from_step_index, replay, act, context.clock, roll=roll
-                )
-            else:
-                refusal = await edits.replay(
-                    session,
-                    wanted,
-                    act,
-                    context.clock,
-                    edit=edit,
-                    policy=policy,
-                    roll=roll,
-                    at_once=asked.now,
-                    order=asked.order,
-                )
-        except EditError as error:
-            raise invalid(FieldError(("body", *error.place), str(error))) from None
-        if refusal is not None:
-            raise refused(refusal, NOUN)
-        row = await dead_letters.get_dead_letter(session, wanted)
-    assert row is not None, "it was locked in this transaction"
-    return answer(shapes.dead_letter(row))
+
+    async def begin() -> Response:
+        async with context.tenant(caller) as session:
+            letter = await dead_letters.get_dead_letter(session, wanted)
+            if letter is None:
+                raise not_found(NOUN)
+            asked.check_kind(letter["kind"])
+            roll = random.random()  # noqa: S311 (jitter, not a secret)
+            try:
+                if letter["kind"] == STEP_KIND:
+                    replay = Replay(asked.mode or "FROM_STEP", edit, policy, asked.new_idempotency_key, asked.now)
+                    refusal = await replay_letter(
+                        session, wanted, asked.from_step_index, replay, act, context.clock, roll=roll
+                    )
+                else:
+                    refusal = await edits.replay(
+                        session,
+                        wanted,
+                        act,
+                        context.clock,
+                        edit=edit,
+                        policy=policy,
+                        roll=roll,
+                        at_once=asked.now,
+                        order=asked.order,
+                    )
+            except EditError as error:
+                raise invalid(FieldError(("body", *error.place), str(error))) from None
+            if refusal is not None:
+                raise refused(refusal, NOUN)
+            row = await dead_letters.get_dead_letter(session, wanted)
+        assert row is not None, "it was locked in this transaction"
+        return answer(shapes.dead_letter(row))
+
+    return await past_deadlocks(begin)  # a step's run may be gone on with at the same time
