@@ -241,3 +241,9 @@ async def test_the_history_of_a_steps_event_tells_that_its_run_waits(world: Worl
         "died",
         "its run waits for a person",
     ]
+
+
+async def test_a_step_that_leads_to_a_closed_address_is_refused(world: World) -> None:
+    inward = {"name": "call", "kind": "http", "url": "http://169.254.169.254/{{ input.x }}"}
+    refused = await apply(world, steps=[inward])
+    assert (refused.code, "steps.0.url: 169.254.169.254 is not reachable" in refused.err) == (1, True)
