@@ -50,6 +50,7 @@ async def every_state(world: World) -> None:
     await world.replay(await world.dead(), b'{"edited": true}')
     await world.accept(policy="manual")
     await world.settle(await world.claim_one(), BROKEN, AwaitPerson())
+    await world.run(steps=2)
     await world.bulk_skip(new_id())
     await world.leased()
     await world.set_disabled(True)
@@ -69,8 +70,8 @@ async def test_the_books_show_where_everything_is(world: World) -> None:
     await every_state(world)
     books = (await check(world.url)).total
     assert books.balanced
-    assert (books.events, books.received, books.queued, books.delivered, books.failed) == (16, 1, 6, 2, 7)
-    assert (books.tasks, books.waiting, books.leased, books.held, books.succeeded) == (15, 4, 1, 1, 2)
+    assert (books.events, books.received, books.queued, books.delivered, books.failed) == (17, 1, 7, 2, 7)
+    assert (books.tasks, books.waiting, books.leased, books.held, books.succeeded) == (16, 5, 1, 1, 2)
     assert (books.dead_open, books.dead_resolved, books.dead_ignored, books.dead_deleted) == (3, 1, 2, 1)
     assert books.replaying == 2
 
@@ -444,6 +445,21 @@ async def an_acknowledged_event_is_not_counted(world: World, db: "Connection[asy
     await db.execute("UPDATE event SET acked_at = now(), acked_by = 'me' WHERE id = $1", event_id)
     await db.execute("UPDATE counter SET n = n - 1 WHERE name = 'event.inbox'")
     return world.org_id
+
+
+@plants("runs")
+async def a_run_goes_on_that_has_no_step_to_go_on_with(world: World, db: "Connection[asyncpg.Record]") -> UUID:
+    run_id = await world.run()
+    await db.execute("UPDATE task SET run_id = NULL WHERE run_id = $1", run_id)
+    return run_id
+
+
+@plants("runs")
+async def a_run_has_ended_though_a_step_waits(world: World, db: "Connection[asyncpg.Record]") -> UUID:
+    run_id = await world.run()
+    await db.execute("UPDATE run SET status = 'FAILED', finished_at = now() WHERE id = $1", run_id)
+    await db.execute("UPDATE counter SET name = 'run.FAILED' WHERE name = 'run.PENDING'")
+    return run_id
 
 
 @plants("letter_counts")

@@ -13,6 +13,7 @@ from redrive.core.decide import Decision, Die, Reason, RetryIn, Succeed
 from redrive.core.outcome import Category, Failure, Outcome, Success
 from redrive.core.ports import NO_EXCHANGE, Job, Released, Settlement
 from redrive.core.presets import PresetOverrides, presets
+from redrive.core.workflow import Workflow
 from redrive.store import dead_letters, edits, operations, pausing, retry_queue
 from redrive.store.audit import Act
 from redrive.store.clock import DatabaseClock
@@ -23,8 +24,10 @@ from redrive.store.events import NewEvent, accept, accept_test
 from redrive.store.operation_steps import OperationSteps
 from redrive.store.operations import OperationSpec
 from redrive.store.orgs import ensure_org, new_id
+from redrive.store.runs import NewRun, begin_run
 from redrive.store.seal import Sealer
 from redrive.store.tasks import Tasks
+from redrive.store.workflows import put_workflow, version_of
 from support.engine import claim_due
 
 ACT = Act("test", "because of a test")
@@ -47,6 +50,16 @@ class World:
         [receipt] = await accept(self.engine, [event], CLOCK)
         assert receipt.verdict == "accepted"
         return event.id
+
+    async def run(self, *, steps: int = 1) -> UUID:
+        """The id of a run that has just begun, whose steps nobody takes."""
+        given = [{"name": f"s{n}", "kind": "handler", "handler": "nobody"} for n in range(steps)]
+        workflow = Workflow.from_spec("flow", {"steps": given})
+        async with self.engine.tenant(self.org_id) as session:
+            row, _ = await put_workflow(session, workflow, ACT, CLOCK, None)
+            run = NewRun(new_id(), b"{}")
+            assert await begin_run(session, version_of(row), run, ACT, CLOCK) == "accepted"
+        return run.id
 
     async def to_inbox(self, event_type: str = "nobody.listens") -> UUID:
         event = NewEvent(self.org_id, new_id(), event_type, b"{}")

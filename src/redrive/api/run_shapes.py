@@ -13,6 +13,9 @@ from redrive.store.db import Record
 Show = Callable[[bytes | None], object]
 
 
+SHOWN_BESIDES = frozenset({"version", "in_force", "created_at", "created_by"})  # so that GET, edit, PUT works
+
+
 def workflow(row: Record) -> Shape:
     """A definition, with what looks secret hidden."""
     shown = msgspec.json.decode(row["shown"], type=dict[str, object])

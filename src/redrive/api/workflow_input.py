@@ -14,6 +14,7 @@ from redrive.api.endpoint_input import PolicyName
 from redrive.api.problems import FieldError, invalid, payload_too_large
 from redrive.api.queries import Moment, PageQuery, Text
 from redrive.api.replay_input import MAX_STEP_INDEX, override_of
+from redrive.api.run_shapes import SHOWN_BESIDES
 from redrive.core.policy import Policy
 from redrive.core.workflow import Workflow, WorkflowError
 from redrive.core.workflow_view import restored
@@ -21,8 +22,6 @@ from redrive.store.edits import NO_EDIT, Edit
 from redrive.store.events import MAX_PAYLOAD_BYTES
 from redrive.store.replays import Replay
 from redrive.store.runs import RunFilter
-
-SHOWN_BESIDES = frozenset({"version", "in_force", "created_at", "created_by"})  # so that GET, edit, PUT works
 
 
 def read_workflow(name: str, given: Mapping[str, object], before: Workflow | None) -> Workflow:

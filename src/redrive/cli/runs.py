@@ -8,7 +8,6 @@ from uuid import UUID
 import typer
 
 from redrive.api import run_shapes
-from redrive.api.replay_input import MAX_STEP_INDEX
 from redrive.cli.bulk import explained
 from redrive.cli.connect import Desk, act_of, open_desk
 from redrive.cli.given import json_of
@@ -20,6 +19,7 @@ from redrive.cli.shapes import Shape
 from redrive.cli.workflows import unknown
 from redrive.core.ids import id_of_key
 from redrive.core.run_states import RunStatus
+from redrive.core.workflow import MAX_STEPS
 from redrive.store import runs as store
 from redrive.store.clock import DatabaseClock
 from redrive.store.db import Session, past_deadlocks
@@ -185,7 +185,7 @@ def replay(
     where: Where,
     run_id: Id,
     from_step: Annotated[
-        int, typer.Option("--from-step", min=0, max=MAX_STEP_INDEX, help="The step to begin with, counted from 0.")
+        int, typer.Option("--from-step", min=0, max=MAX_STEPS - 1, help="The step to begin with, counted from 0.")
     ],
     only: Annotated[bool, typer.Option("--only", help="That step alone, not those behind it.")] = False,
     given: Input = None,

@@ -5,7 +5,6 @@ from typing import Annotated
 import typer
 
 from redrive.api import run_shapes
-from redrive.api.workflow_input import SHOWN_BESIDES
 from redrive.cli.connect import Desk, act_of, open_desk
 from redrive.cli.given import read_source, value_of
 from redrive.cli.options import AsJson, Because, Where, command
@@ -162,7 +161,7 @@ async def _read(desk: Desk, session: Session, name: str, given: dict[str, object
     """The workflow that is meant, and the key of its headers where it has some: else the command needs none."""
     before = await get_workflow(session, name)
     sealer = await desk.sealer() if before is not None and before["headers_sealed"] is not None else None
-    spec: object = {key: value for key, value in given.items() if key not in SHOWN_BESIDES | {"name"}}
+    spec: object = {key: value for key, value in given.items() if key not in run_shapes.SHOWN_BESIDES | {"name"}}
     if before is not None:
         spec = restored(spec, version_of(before, sealer).workflow.to_spec())
     try:

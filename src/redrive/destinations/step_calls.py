@@ -5,6 +5,7 @@ step's idempotency key, by which a receiver acts once however often it is called
 """
 
 import traceback
+from codecs import BOM_UTF8
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from functools import partial
@@ -190,7 +191,10 @@ def _outcome(terms: StepTerms, answer: Response, now: datetime) -> Outcome:
 
 
 def _output(body: bytes) -> bytes:
-    """An answer as later steps see it: JSON as it came, anything else as text."""
+    """An answer as later steps see it: JSON as it came, but for a mark that some servers put before it; anything else
+    as text.
+    """
+    body = body.removeprefix(BOM_UTF8)
     if not body:
         return b"null"
     if output_problem(body) is None:
