@@ -89,6 +89,27 @@ async def test_a_run_whose_letter_was_opened_again_can_be_cancelled_again(engine
     await assert_in_order(engine)
 
 
+async def test_a_run_that_comes_to_a_step_whose_letter_was_deleted_makes_another_task_and_no_edit(
+    engine: Engine,
+) -> None:
+    """The step before it runs again meanwhile, and its other output makes another input of it."""
+    flow = await Flow.begun(engine, tells_before=True)
+    await flow.succeed(output=b'"one"')
+    dead = await flow.die()
+    await engine.mark_letter(dead.id, "deleted")
+    await flow.replay(0, "STEP_ONLY")
+    first = await flow.claim()
+    await engine.kill(first)
+    await engine.redrive(first.id, at_once=True)
+    await flow.succeed(output=b'"two"')
+    job = await flow.claim()
+    assert (job.step, job.body, job.id == dead.id) == (1, b'{"before":"two"}', False)
+    assert await engine.sql.fetchval("SELECT count(*) FROM redrive.edit") == 0
+    await flow.succeed(job)
+    assert await flow.statuses() == ("SUCCESS", ["SUCCESS", "SUCCESS"])
+    await assert_in_order(engine)
+
+
 async def test_a_step_that_is_enqueued_twice_has_one_task(engine: Engine) -> None:
     flow = await Flow.begun(engine)
     given = (

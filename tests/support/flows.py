@@ -25,9 +25,14 @@ from support.engine import PERSON, Engine, ManualClock
 QUEUE = f"{STEP_HANDLER_PREFIX}work"
 
 
-async def put_workflow(engine: Engine, name: str = "flow", *, steps: int = 2) -> Version:
-    """A workflow of handler steps."""
-    given = [{"name": f"s{index}", "kind": "handler", "handler": "work"} for index in range(steps)]
+async def put_workflow(engine: Engine, name: str = "flow", *, steps: int = 2, tells_before: bool = False) -> Version:
+    """A workflow of handler steps; `tells_before`: the input of each is the output before it."""
+    given = []
+    for index in range(steps):
+        step: dict[str, object] = {"name": f"s{index}", "kind": "handler", "handler": "work"}
+        if tells_before and index:
+            step["input"] = {"before": f"{{{{ steps.s{index - 1}.output }}}}"}
+        given.append(step)
     workflow = Workflow.from_spec(name, {"steps": given})
     async with engine.app.tenant(engine.org_id) as session:
         row, _ = await workflows.put_workflow(session, workflow, PERSON, engine.clock, engine.sealer)
@@ -43,8 +48,10 @@ class Flow:
     steps: int
 
     @classmethod
-    async def begun(cls, engine: Engine, *, steps: int = 2, version: Version | None = None) -> "Flow":
-        version = version or await put_workflow(engine, steps=steps)
+    async def begun(
+        cls, engine: Engine, *, steps: int = 2, tells_before: bool = False, version: Version | None = None
+    ) -> "Flow":
+        version = version or await put_workflow(engine, steps=steps, tells_before=tells_before)
         run = NewRun(new_id(), b"{}")
         async with engine.db.transaction() as session:
             assert await runs.begin_run(session, version, run, PERSON, engine.clock) == "accepted"

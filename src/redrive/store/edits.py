@@ -107,13 +107,11 @@ async def replay_patched(
     return None
 
 
-async def engine_edit(session: Session, task_id: UUID, body: bytes, clock: Clock) -> int | None:
+async def engine_edit(session: Session, letter: Record, body: bytes, clock: Clock) -> int | None:
     """The edit under which a step's next generation sends this body, which was rendered anew because the steps before
     it ran again. None: it is the original. Kept beside that as an edit of whoever asked for the replay.
     """
-    base = await _base(session, task_id)
-    letter = await session.fetchrow("lock_dead_letter", session.org_id, task_id)
-    assert letter is not None, "what died has a letter"
+    base = await _base(session, letter["task_id"])
     if body == base["original"]:
         return None
     if body == base["body"]:

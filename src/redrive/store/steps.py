@@ -14,6 +14,7 @@ import msgspec
 
 from redrive.core.decide import Die
 from redrive.core.fingerprint import fingerprint
+from redrive.core.lifecycle import DeadLetterState
 from redrive.core.outcome import Category, Success
 from redrive.core.ports import HTTP_STEP_QUEUE, STEP_HANDLER_PREFIX, STEP_QUEUE, Job, Settled
 from redrive.core.run_states import RunStatus, step_key
@@ -282,13 +283,15 @@ async def _resume(session: Session, task_id: UUID, step: Next, clock: Clock) -> 
 
     False: its letter was deleted, so that another task is needed.
     """
-    edit = None if step.problem is not None else await engine_edit(session, task_id, step.body, clock)
-    given = (clock.now(), edit, step.url, step.problem, step.headers or "{}", step.due_in_s)
-    row = await session.fetchrow("resume_step", session.org_id, task_id, *given)
-    assert row is not None
-    if not row["is_alive"]:
+    letter = await session.fetchrow("lock_dead_letter", session.org_id, task_id)
+    assert letter is not None, "what died has a letter"
+    if letter["state"] == DeadLetterState.DELETED:
         await session.execute("reset_steps", session.org_id, step.run_id, [step.step])
-    return bool(row["is_alive"])
+        return False
+    edit = None if step.problem is not None else await engine_edit(session, letter, step.body, clock)
+    given = (clock.now(), edit, step.url, step.problem, step.headers or "{}", step.due_in_s)
+    await session.execute("resume_step", session.org_id, task_id, *given)
+    return True
 
 
 async def _count(session: Session, settled: Sequence[Settled]) -> None:

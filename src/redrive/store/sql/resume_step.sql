@@ -1,6 +1,7 @@
 -- resume_step: the run has come to a step that had died: a new generation of its task, and its letter is replayed.
 -- $1 org, $2 task, $3 now (NULL: the database's clock), $4 the edit in force (NULL: none), $5, $6 and $7 its URL, its problem and
--- its headers (JSON) as they are now, $8 in how many seconds it is due. Answers whether it was so: nothing happens where the letter was deleted.
+-- its headers (JSON) as they are now, $8 in how many seconds it is due. The task and
+-- its letter are locked.
 WITH clock AS MATERIALIZED (SELECT coalesce($3::timestamptz, clock_timestamp()) AS now),
 letter AS (
   UPDATE redrive.dead_letter d SET state = 'replaying', replay_outcome = NULL, closed_at = NULL, closed_by = NULL, closed_because = NULL,
@@ -15,4 +16,4 @@ alive AS (
 noted AS (
   UPDATE redrive.step s SET url = $5, problem = $6, headers = $7
     FROM alive a WHERE s.org_id = a.org_id AND s.run_id = a.run_id AND s.index = a.step)
-SELECT redrive.tell(array_agg(a.queue), array_agg(a.org_id), array_agg(a.endpoint_id)) IS NULL AS told, count(*) = 1 AS is_alive FROM alive a;
+SELECT redrive.tell(array_agg(a.queue), array_agg(a.org_id), array_agg(a.endpoint_id)) FROM alive a;
