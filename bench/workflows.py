@@ -10,9 +10,12 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import logging
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+
+import structlog
 
 from bench.alone import Measured, by_itself
 from bench.ceilings.ingest import event_body
@@ -241,6 +244,7 @@ async def measure(server: BenchPostgres, scale: Scale, found: Measured) -> None:
 
 
 def main() -> None:
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))  # a line for each run
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     by_itself(SCENARIO, parser, lambda server, small, found: measure(server, SMALL if small else FULL, found))
 

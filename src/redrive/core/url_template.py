@@ -5,9 +5,10 @@ Checked when a workflow is saved (core.step_fields), rendered when a step begins
 
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 from urllib.parse import quote, unquote
 
-from redrive.core.address import MAX_URL_CHARS, BadUrl, parse_target
+from redrive.core.address import MAX_URL_CHARS, BadUrl, Target, parse_target
 from redrive.core.template import TemplateError, holds_expression, parse, render_text, shape_of
 
 _ORIGIN = re.compile(r"https?://[^/?#\\]+[/?]", re.IGNORECASE)
@@ -44,14 +45,19 @@ def render_url(text: str, scope: Mapping[str, object]) -> str:
     return url
 
 
-def leads_to_its_place(text: str, url: str) -> bool:
+def leads_to_its_place(text: str, target: Target) -> bool:
     """Whether a URL has the scheme, host and port that the definition's says. Whoever hands in a run renders its first
     step: what the definition keeps secret must not go elsewhere for that.
     """
+    return target.origin == _origin_of(text)
+
+
+@lru_cache(maxsize=1024)
+def _origin_of(text: str) -> tuple[str, str, int] | None:
     try:
-        return parse_target(shape_of(text)).origin == parse_target(url).origin
+        return parse_target(shape_of(text)).origin
     except (TemplateError, BadUrl):
-        return False
+        return None
 
 
 def _encode(value: str) -> str:

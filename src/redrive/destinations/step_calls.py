@@ -105,10 +105,10 @@ class StepCalls:
         if url is None:
             return impossible("The step has no URL.", None)
         shown_url = redact_url(url)
-        if endpoint is None and not leads_to_its_place(terms.spec.url or "", url):
-            return impossible("The step's URL leads elsewhere than its definition says.", shown_url)
         try:
             target: Target = parse_target(url)
+            if endpoint is None and not leads_to_its_place(terms.spec.url or "", target):
+                return impossible("The step's URL leads elsewhere than its definition says.", shown_url)
             given = _given_headers(job, terms, endpoint)
             head = build_head([*self._ours(job, terms, endpoint, now), *given.items()])
         except BadUrl as error:
