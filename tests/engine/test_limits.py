@@ -148,8 +148,8 @@ async def test_a_breaker_that_a_person_closes_holds_nothing_any_more(
     await live.policy("patient", kind="list", delays_s=[0.05], max_retries=1_000)
     endpoint_id = await live.endpoint(url=receiver.url, policy="patient")
     await live.accept_many(40)
-    # What a worker knows of an address may be a second old.
-    patient = replace(HASTY, min_span_s=1.2, first_wait_s=300, most_wait_s=300)
+    # What a worker knows of an address may be a second old, and the machine busy.
+    patient = replace(HASTY, min_span_s=2.0, first_wait_s=300, most_wait_s=300)
     async with live.worker(rules=patient) as worker, live.running(worker):
         await live.until("SELECT breaker = 'open' FROM redrive.endpoint_state WHERE endpoint_id = $1", endpoint_id)
         await live.until("SELECT bool_and(state = 'waiting') FROM redrive.task")
