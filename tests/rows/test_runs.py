@@ -12,6 +12,7 @@ from standardwebhooks import Webhook
 
 from redrive import Redrive, StepTask, step
 from redrive.app import open_sweeper
+from redrive.destinations.python import Handler
 from redrive.store.audit import Act
 from support.engine import ManualClock, until
 from support.holding import HoldingReceiver
@@ -23,6 +24,26 @@ DAY_S = 86_400.0
 
 def call(receiver: HoldingReceiver, name: str, **fields: Any) -> dict[str, Any]:
     return {"name": name, "kind": "http", "url": f"{receiver.url}/{name}", **fields}
+
+
+async def has_failed(redrive: Installation, run_id: str) -> None:
+    """Wait until a run has."""
+
+    async def ended() -> bool:
+        return bool((await redrive.api.run_of(run_id))["status"] == "FAILED")
+
+    await until(ended)
+
+
+async def dead_step(redrive: Installation, name: str, handler: Handler) -> dict[str, Any]:
+    """The one step of a run, whose handler has failed for good."""
+    await redrive.api.workflow(name, {"name": name, "kind": "handler", "handler": name})
+    run_id = await redrive.api.run(name)
+    await redrive.work({name: handler})
+    (failed,) = (await redrive.api.run_of(run_id))["steps"]
+    assert (failed["status"], failed["category"]) == ("DLQ", "validation")
+    step: dict[str, Any] = failed
+    return step
 
 
 def states(run: dict[str, Any]) -> list[str]:
@@ -149,11 +170,7 @@ async def test_a_handler_that_returns_what_is_not_json_has_failed(redrive: Insta
     async def odd(task: StepTask) -> object:
         return {1, 2}
 
-    await redrive.api.workflow("odd", {"name": "odd", "kind": "handler", "handler": "odd"})
-    run_id = await redrive.api.run("odd")
-    await redrive.work({"odd": odd})
-    (failed,) = (await redrive.api.run_of(run_id))["steps"]
-    assert (failed["status"], failed["category"]) == ("DLQ", "validation")
+    failed = await dead_step(redrive, "odd", odd)
     assert "not JSON" in failed["error_message"]
 
 
@@ -169,11 +186,7 @@ async def test_a_run_that_is_cancelled_in_mid_try_ends_with_that_try(
         run = await redrive.api.post(f"/v1/runs/{run_id}/cancel", {"because": "not wanted"})
         assert (states(run), run["cancelled"]["because"]) == (["RUNNING", "RUNNING", "PENDING"], "not wanted")
         receiver.release()
-
-        async def ended() -> bool:
-            return bool((await redrive.api.run_of(run_id))["status"] == "FAILED")
-
-        await until(ended)
+        await has_failed(redrive, run_id)
     run = await redrive.api.run_of(run_id)
     assert states(run) == ["FAILED", "FAILED", "PENDING"]
     assert len(receiver.requests) == 1
@@ -190,11 +203,7 @@ async def test_a_try_that_succeeds_after_the_run_was_cancelled_is_not_followed(
         await receiver.wait_for(1)
         await redrive.api.post(f"/v1/runs/{run_id}/cancel")
         receiver.release()
-
-        async def ended() -> bool:
-            return bool((await redrive.api.run_of(run_id))["status"] == "FAILED")
-
-        await until(ended)
+        await has_failed(redrive, run_id)
     assert states(await redrive.api.run_of(run_id)) == ["FAILED", "SUCCESS", "PENDING"]
 
 
@@ -465,11 +474,7 @@ async def test_what_came_of_an_effect_is_kept_only_up_to_a_size(redrive: Install
     async def pay(task: StepTask) -> None:
         await task.once("pay", lambda: "x" * 65_536)
 
-    await redrive.api.workflow("pay", {"name": "pay", "kind": "handler", "handler": "pay"})
-    run_id = await redrive.api.run("pay")
-    await redrive.work({"pay": pay})
-    (failed,) = (await redrive.api.run_of(run_id))["steps"]
-    assert (failed["status"], failed["category"]) == ("DLQ", "validation")
+    failed = await dead_step(redrive, "pay", pay)
     assert "'pay' came to 65538 bytes, of which at most 65536 are kept" in failed["error_message"]
 
 

@@ -11,7 +11,7 @@ from redrive.cli import shapes
 from redrive.cli.bulk import Action, Bulk, act_on, filter_of, order_of
 from redrive.cli.connect import open_desk
 from redrive.cli.options import AsJson, Because, Id, LetterFilter, Limit, Where, command
-from redrive.cli.output import Column, cell, emit, facts, note, say, table
+from redrive.cli.output import Column, cell, emit, facts, note_rest, say, table
 from redrive.cli.runner import Refused, run
 from redrive.store.db import Session
 from redrive.store.dead_letters import DeadLetterFilter, get_dead_letter, list_dead_letters
@@ -58,9 +58,7 @@ def list_(where: Where, chosen: LetterFilter, limit: Limit = 50, as_json: AsJson
                 emit(letter)
             return True
         table(COLUMNS, [_cells(letter) for letter in found], empty="No failed events. All integrations healthy.")
-        if page.next_key is not None:
-            total = "many" if page.total is None else page.total
-            note(f"{len(found)} of {total} are shown. --limit shows more, a filter fewer.")
+        note_rest(page, len(found))
         return True
 
     run(work)

@@ -19,6 +19,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from redrive.store.paging import Page
+
 MAX_CELL_CHARS = 200
 NEVER_YEAR = datetime.max.year  # the database's infinity
 NOTHING = "–"
@@ -114,3 +116,10 @@ def _plain_table(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> No
     widths = [max(len(line[place]) for line in lines) for place in range(len(columns))]
     for line in lines:
         say("  ".join(f"{value:<{width}}" for value, width in zip(line, widths, strict=True)).rstrip())
+
+
+def note_rest(page: Page, shown: int) -> None:
+    """Say where a list is longer than what is shown of it."""
+    if page.next_key is not None:
+        total = "many" if page.total is None else page.total
+        note(f"{shown} of {total} are shown. --limit shows more, a filter fewer.")

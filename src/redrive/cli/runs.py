@@ -13,7 +13,7 @@ from redrive.cli.connect import Desk, act_of, open_desk
 from redrive.cli.given import json_of
 from redrive.cli.lookup import require_one_of
 from redrive.cli.options import AsJson, Because, Id, Limit, Where, command, parse_when
-from redrive.cli.output import Column, cell, document, emit, facts, note, say, table
+from redrive.cli.output import Column, cell, document, emit, facts, note, note_rest, say, table
 from redrive.cli.runner import Refused, WrongUsage, run
 from redrive.cli.shapes import Shape
 from redrive.cli.workflows import unknown
@@ -93,9 +93,7 @@ def list_(
                 emit(one)
             return True
         table(COLUMNS, [_cells(one) for one in found], empty="There are no such runs.")
-        if page.next_key is not None:
-            total = "many" if page.total is None else page.total
-            note(f"{len(found)} of {total} are shown. --limit shows more, a filter fewer.")
+        note_rest(page, len(found))
         return True
 
     run(work)

@@ -21,8 +21,9 @@ from redrive.store.clock import Clock
 from redrive.store.db import Record, Session
 from redrive.store.edits import NO_EDIT, Edit, EditError, override_terms, replay
 from redrive.store.retry_queue import Refusal
-from redrive.store.runs import RunRefusal, tell_act
+from redrive.store.runs import RunRefusal
 from redrive.store.steps import Next, enqueue, kept_outputs, next_step, scope_of, time_for
+from redrive.store.transitions import tell_of
 from redrive.store.workflows import Versions
 
 Mode = Literal["STEP_ONLY", "FROM_STEP"]
@@ -110,7 +111,7 @@ async def replay_run(
     after = {"mode": asked.mode, "from_step_index": index, "override_retry_policy": override, "new_key": asked.new_key}
     after["edited"] = asked.edit.body is not None
     await audit.record(session, act, "run.replay", "run", run_id, before={"status": run["status"]}, after=after)
-    tell_act(session, run, RunStatus.RUNNING, act)
+    tell_of(session, run, RunStatus.RUNNING, act.actor)
     return None
 
 

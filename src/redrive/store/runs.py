@@ -20,7 +20,7 @@ from redrive.store.counters import count_of
 from redrive.store.db import Record, Session
 from redrive.store.paging import MAX_COUNTED, Page, page_of
 from redrive.store.steps import Next, next_step, scope_of, skip_step, time_for
-from redrive.store.transitions import tell_run
+from redrive.store.transitions import tell_of, tell_run
 from redrive.store.workflows import Binding, Version
 
 MAX_EXECUTIONS_SHOWN = 50
@@ -143,7 +143,7 @@ async def cancel_run(session: Session, run_id: UUID, act: Act, clock: Clock) -> 
     if run["cancelled_at"] is None or run["status"] not in UNDER_WAY:
         await session.execute("cancel_run", session.org_id, run_id, clock.now(), act.actor, act.because)
         await audit.record(session, act, "run.cancel", "run", run_id, before={"status": run["status"]})
-        tell_act(session, run, RunStatus.FAILED, act)
+        tell_of(session, run, RunStatus.FAILED, act.actor)
     for task in tasks:
         if task["state"] in ("waiting", "held"):
             await skip_step(session, task, clock)
@@ -157,19 +157,6 @@ async def cancel_run(session: Session, run_id: UUID, act: Act, clock: Clock) -> 
                 act.because or "the run was cancelled",
             )
     return None
-
-
-def tell_act(session: Session, run: Record, new: RunStatus, act: Act) -> None:
-    tell_run(
-        session,
-        run["status"],
-        new,
-        org_id=run["org_id"],
-        run_id=run["id"],
-        workflow=run["workflow"],
-        correlation_id=run["correlation_id"],
-        actor=act.actor,
-    )
 
 
 async def policies_ahead(session: Session, run: Record) -> dict[int, Record]:

@@ -24,10 +24,9 @@ from redrive.store.clock import Clock
 from redrive.store.db import Record, Session
 from redrive.store.edits import engine_edit
 from redrive.store.events import MAX_PAYLOAD_BYTES
-from redrive.store.transitions import tell_run
+from redrive.store.transitions import tell_of, tell_run
 from redrive.store.workflows import Version, Versions
 
-STEP = "step"  # the kind of such tasks
 NO_TIME = datetime(1970, 1, 1, tzinfo=UTC)
 ORDERING_KEY = "ordering-key"  # of an event to be emitted: kept with the headers of the step's own
 MAX_CONTENT_BYTES = 8 * 1024 * 1024  # of runs that are gone on with together: inputs and outputs
@@ -172,7 +171,7 @@ class Steps:
             index = _next_index(row)
             if isinstance(index, RunStatus):
                 finished.append((row["org_id"], row["id"], index.value))
-                _tell(session, row, row["status"], index)
+                tell_of(session, row, index)
             else:
                 onward.append((row, index))
         for batch in _by_bytes(onward):
@@ -243,18 +242,6 @@ def _tell_death(session: Session, job: Job) -> None:
         run_id=job.run_id,
         workflow=job.event_type.rpartition(".")[0],
         correlation_id=job.correlation_id,
-    )
-
-
-def _tell(session: Session, run: Record, old: str, new: str) -> None:
-    tell_run(
-        session,
-        old,
-        str(new),
-        org_id=run["org_id"],
-        run_id=run["id"],
-        workflow=run["workflow"],
-        correlation_id=run["correlation_id"],
     )
 
 

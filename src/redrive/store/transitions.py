@@ -11,7 +11,7 @@ import structlog
 
 from redrive.core.lifecycle import EventStatus
 from redrive.store.audit import Act
-from redrive.store.db import Session
+from redrive.store.db import Record, Session
 
 log = structlog.get_logger("redrive.transitions")
 
@@ -68,4 +68,18 @@ def tell_run(
             new_status=new,
             correlation_id=correlation_id,
         )
+    )
+
+
+def tell_of(session: Session, run: Record, new: str, actor: str | None = None) -> None:
+    """The same of a run whose row is at hand, as it was."""
+    tell_run(
+        session,
+        run["status"],
+        str(new),
+        org_id=run["org_id"],
+        run_id=run["id"],
+        workflow=run["workflow"],
+        correlation_id=run["correlation_id"],
+        actor=actor,
     )
