@@ -54,10 +54,10 @@ async def test_runs_whose_workers_and_whose_postgresql_are_killed_do_every_step_
             os.kill(killed[-1], signal.SIGKILL)
             receiver.release()
         await _in_mid_call(receiver)
+        url = running_url(durable_dir)  # nowhere to be read while it starts again
+        assert url is not None
         os.kill(served.postmaster_pid, signal.SIGKILL)
         receiver.release()
-        url = running_url(durable_dir)
-        assert url is not None
         await _all_done(url)
         assert await counts(url, _DONE) == {str(index): RUNS for index in range(STEPS)}
         await assert_sound(url, received=receiver.ids)
