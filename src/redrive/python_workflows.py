@@ -74,7 +74,7 @@ step = _Step()
 
 def read_class(name: str, cls: type) -> tuple[Workflow, dict[str, Handler]]:
     """The definition that a class stands for, and the handlers of its steps. WorkflowError where it is none."""
-    found = {attribute: value for attribute, value in vars(cls).items() if isinstance(value, Declared)}
+    found = _steps_of(cls)
     itself = cls()
     steps: list[dict[str, Any]] = []
     handlers: dict[str, Handler] = {}
@@ -88,6 +88,18 @@ def read_class(name: str, cls: type) -> tuple[Workflow, dict[str, Handler]]:
     description = inspect.getdoc(cls)
     spec = {"steps": steps} if description is None else {"description": description, "steps": steps}
     return Workflow.from_spec(name, spec), handlers
+
+
+def _steps_of(cls: type) -> dict[str, Declared]:
+    """Those of its base classes first. What a class overrides stays in its place, unless it is no step any more."""
+    found: dict[str, Declared] = {}
+    for owner in reversed(cls.__mro__):
+        for attribute, value in vars(owner).items():
+            if isinstance(value, Declared):
+                found[attribute] = value
+            else:
+                found.pop(attribute, None)
+    return found
 
 
 def _bound(method: Callable[..., Any], itself: object) -> Handler:

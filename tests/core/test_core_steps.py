@@ -169,7 +169,9 @@ def test_a_wait_is_due_in_seconds(fields: dict[str, object], due_in_s: float) ->
     [
         ("wait_s", -1, "wait_s must be between 0 and 31622400"),
         ("wait_s", "soon", "wait_s must be a number of seconds"),
-        ("wait_s", "nan", "wait_s must be a finite number"),
+        ("wait_s", "nan", "wait_s must be a number of seconds"),
+        ("wait_s", "1_0", "wait_s must be a number of seconds"),
+        ("wait_s", "\ud800", "wait_s must be a number of seconds"),
         ("wait_s", 10**400, "wait_s must be between"),
         ("wait_s", True, "wait_s must be a number"),
         ("wait_s", None, "wait_s must be a number"),

@@ -1,10 +1,16 @@
-"""Row D: steps that could not be filled in. Another input mends them where the input was at fault, and only there."""
+"""Row D: definitions that are refused, steps that could not be filled in, and what another input or key mends."""
 
+import json
+from datetime import timedelta
 from typing import Any
+from urllib.parse import unquote
 
 import pytest
 
 from redrive import GiveUp, Redrive, StepTask, step
+from redrive.python_workflows import read_class
+from redrive.store import workflows
+from support.engine import ManualClock
 from support.holding import HoldingReceiver
 from support.installation import Installation
 from support.receiver import Answer
@@ -121,6 +127,98 @@ async def test_d1_a_step_in_python_that_needs_an_output_which_was_not_kept_dies_
 def test_d1_a_step_in_python_that_is_not_declared_by_names_is_refused() -> None:
     with pytest.raises(TypeError, match="by name, as in"):
         step("charge")  # type: ignore[call-overload]
+
+
+def test_a_workflow_in_python_has_the_steps_of_its_base_classes_before_its_own() -> None:
+    class Paid:
+        @step
+        def charge(self, task: StepTask) -> str:
+            return "the base class"
+
+        cool_off = step.wait(30)
+        left_out = step.wait(1)
+
+    class Sent(Paid):
+        @step(max_retries=1)
+        def charge(self, task: StepTask) -> str:
+            return "the class itself"
+
+        left_out = None  # type: ignore[assignment]
+        ship = step.http("https://example.com/ship")
+
+    workflow, handlers = read_class("sent", Sent)
+    assert [each.name for each in workflow.steps] == ["charge", "cool_off", "ship"]
+    assert workflow.steps[0].max_retries == 1
+    assert list(handlers) == ["sent.charge"]
+
+
+async def test_d6_a_new_key_also_goes_where_a_template_names_it(
+    redrive: Installation, receiver: HoldingReceiver
+) -> None:
+    key = "{{ step.idempotency_key }}"
+    await redrive.api.workflow(
+        "pay",
+        {
+            "name": "charge",
+            "kind": "http",
+            "url": f"{receiver.url}/charge?key={key}",
+            "headers": {"x-key": key},
+            "body": {"key": key},
+        },
+    )
+    receiver.usual = 422
+    run_id = await redrive.api.run("pay")
+    await redrive.work()
+    (letter,) = (await redrive.api.get("/v1/dead-letters"))["data"]
+    asked: list[dict[str, object]] = [{"new_idempotency_key": True}, {}, {"payload": {"key": "mine"}}]
+    for times, terms in enumerate(asked, start=1):
+        await redrive.api.post(f"/v1/dead-letters/{letter['id']}/replay", {"now": True, **terms})
+        await redrive.work()
+        assert len(receiver.requests) == 1 + times
+    renewed = f"{run_id}:0:r1"
+    sent = [(quoted(each.path), each.headers["x-key"], json.loads(each.body)["key"]) for each in receiver.requests]
+    assert sent == [(f"{run_id}:0",) * 3, (renewed,) * 3, (renewed,) * 3, (renewed, renewed, "mine")]
+
+
+def quoted(path: str) -> str:
+    """The key in an address."""
+    return unquote(path.partition("key=")[2])
+
+
+async def test_d6_a_wait_takes_no_other_payload(redrive: Installation) -> None:
+    await redrive.api.workflow("slow", {"name": "rest", "kind": "wait", "wait_s": 60})
+    run_id = await redrive.api.run("slow")
+    await redrive.api.post(f"/v1/runs/{run_id}/cancel")
+    answer = await redrive.api.http.request(
+        "POST", f"/v1/runs/{run_id}/replay", {"from_step_index": 0, "payload": {"wait_s": 1}}
+    )
+    assert (answer.status, answer.json["errors"][0]["loc"]) == (422, ["body", "payload"])
+    assert "waits sends nothing" in answer.json["errors"][0]["msg"]
+
+
+async def test_d1_a_wait_until_a_time_that_is_too_far_is_refused_when_it_is_defined(
+    redrive: Installation, clock: ManualClock
+) -> None:
+    for days, status in ((366, 200), (367, 422)):
+        until = (clock.now() + timedelta(days=days)).isoformat()
+        given = {"steps": [{"name": "rest", "kind": "wait", "until": until}]}
+        answer = await redrive.api.http.request("PUT", "/v1/workflows/slow", given)
+        assert answer.status == status
+    assert answer.json["errors"][0]["loc"] == ["body", "steps", 0, "until"]
+    assert answer.json["errors"][0]["msg"] == "must not be more than 366 days away"
+
+
+async def test_d1_a_workflow_has_so_many_versions_and_no_more(
+    redrive: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(workflows, "MAX_VERSIONS", 2)
+    for wait_s, status in ((1, 200), (2, 200), (3, 422), (2, 200)):
+        given = {"steps": [{"name": "rest", "kind": "wait", "wait_s": wait_s}]}
+        answer = await redrive.api.http.request("PUT", "/v1/workflows/slow", given)
+        assert (answer.status, answer.json.get("version", 2)) == (status, min(wait_s, 2))
+    await redrive.api.http.request("DELETE", "/v1/workflows/slow")
+    answer = await redrive.api.http.request("PUT", "/v1/workflows/slow", given)
+    assert answer.json["errors"][0]["msg"] == "A workflow has at most 2 versions. Give this one another name"
 
 
 @pytest.mark.parametrize("by_endpoint", [True, False])

@@ -141,8 +141,7 @@ class Run:
         behind = range(task.step + 1, len(self.steps))
         following = next((index for index in behind if not self.steps[index].done), None)
         if following is None or self.stop_after == task.step:
-            self.status = RunStatus.SUCCESS if all(each.done for each in self.steps) else RunStatus.PARTIAL
-            self.stop_after = None
+            self.status, self.stop_after = self._end(), None
         elif self.cancelled:
             self.status, self.stop_after = RunStatus.FAILED, None
             self._end_parked(task.step, IGNORED)
@@ -200,11 +199,16 @@ class Run:
         if refusal is not None or task.letter is wanted:
             return refusal
         task.letter = wanted
-        if wanted is OPEN and self.status is RunStatus.FAILED:
-            self.status = RunStatus.DLQ_PENDING
+        if wanted is OPEN and self.status in (RunStatus.FAILED, RunStatus.PARTIAL):
+            self.status, self.cancelled = RunStatus.DLQ_PENDING, False
         elif wanted is not OPEN and self.status is RunStatus.DLQ_PENDING and task.state is DEAD:
             self._fail_unless_open()
         return None
+
+    def _end(self) -> RunStatus:
+        if all(step.done for step in self.steps):
+            return RunStatus.SUCCESS
+        return RunStatus.DLQ_PENDING if any(task.letter is OPEN for task in self.tasks) else RunStatus.PARTIAL
 
     def _fail_unless_open(self) -> None:
         if not any(task.letter is OPEN for task in self.tasks):

@@ -241,13 +241,21 @@ async def test_a_run_that_was_cancelled_before_it_began_has_begun_once_it_is_rep
     assert run["started_at"] <= run["finished_at"]
 
 
-async def test_a_run_that_ended_in_part_is_kept_while_a_letter_of_it_waits_for_a_person(engine: Engine) -> None:
+async def test_a_run_does_not_end_in_part_while_a_letter_of_it_waits_for_a_person(engine: Engine) -> None:
     flow = await Flow.begun(engine)
     await flow.succeed()
     dead = await flow.die()
     await flow.replay(0, "STEP_ONLY")
     await flow.succeed()
-    assert await flow.statuses() == ("PARTIAL", ["SUCCESS", "DLQ"])
+    assert await flow.statuses() == ("DLQ_PENDING", ["SUCCESS", "DLQ"])
+    await assert_in_order(engine)
+    await engine.mark_letter(dead.id, "ignored")
+    await flow.replay(0, "STEP_ONLY")
+    await flow.succeed()
+    assert await flow.statuses() == ("PARTIAL", ["SUCCESS", "FAILED"])
+    await engine.mark_letter(dead.id, "open")
+    assert await flow.statuses() == ("DLQ_PENDING", ["SUCCESS", "DLQ"])
+    await assert_in_order(engine)
     await engine.sql.execute("UPDATE redrive.run SET retention_s = 1")
     later = engine.clock.now()
     assert later is not None

@@ -52,9 +52,9 @@ _GRID = (
 )
 FILL = (
     f"""INSERT INTO redrive.run (org_id, id, workflow_id, workflow, version, steps, status, input, created_at,
-                                 created_by, updated_at, finished_at)
+                                 created_by, updated_at, finished_at, retention_s)
         SELECT $1::uuid, {_RUN}, $3::uuid, CASE WHEN n <= {RARE} THEN 'rare' ELSE 'flow' END, 1, {STEPS},
-               CASE WHEN n <= {RARE} THEN 'FAILED' ELSE 'SUCCESS' END, '1', at, 'me', at, at
+               CASE WHEN n <= {RARE} THEN 'FAILED' ELSE 'SUCCESS' END, '1', at, 'me', at, at, 1e8
           FROM {_GRID} WHERE i = 0 AND $2::uuid IS NOT NULL""",
     f"""INSERT INTO redrive.event (org_id, id, event_type, tasks, occurred_at, received_at, body)
         SELECT $1::uuid, {_TASK}, 'flow.s', 1, at, at, '1' FROM {_GRID} WHERE $2::uuid <> $3::uuid""",
@@ -142,6 +142,8 @@ ENGINE = [
     Case("step_terms", _tasks, "step_pkey"),
     Case("cancelled_steps", _tasks, "task_pkey"),
     Case("finish_runs", lambda facts: (*_runs(facts), ["SUCCESS"] * 50), "run_pkey"),
+    Case("finish_runs", lambda facts: (*_runs(facts), ["PARTIAL"] * 50), "task_of_run"),
+    Case("sweep_runs", lambda facts: (facts.engine.org_id, START, 100), "run_that_goes", sorts=False),
     Case("close_parked", _runs, "task_of_run"),
     Case("resume_step", lambda facts: (*_task(facts), START, None, None, None, "{}", 0.0), "dead_letter_pkey"),
     Case("get_effect", lambda facts: (facts.engine.org_id, "7"), "effect_pkey"),
@@ -173,6 +175,7 @@ APP = [
     Case("get_step_key", lambda facts: (*_run(facts), 1), "step_pkey"),
     Case("reset_steps", lambda facts: (*_run(facts), [1, 2]), "step_pkey"),
     Case("renew_keys", lambda facts: (*_run(facts), 0, 2), "step_pkey"),
+    Case("renew_step", lambda facts: (*_run(facts), 1, None, "{}"), "step_pkey"),
     Case("park_letters", lambda facts: (facts.engine.org_id, [facts.task_id], START, "me", None), "dead_letter_pkey"),
 ]
 

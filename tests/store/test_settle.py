@@ -217,20 +217,25 @@ async def test_siblings_settled_at_once_in_opposite_order_end_their_events_right
 
 
 async def test_a_batch_broken_off_by_a_deadlock_is_settled_all_the_same(engine: Engine) -> None:
-    """Somebody locks two tasks in the other order. The server refuses who waited first: the batch, half written."""
+    """Somebody locks two tasks in the other order. The server refuses who waited first: the batch, half written.
+
+    It looks once, a second after somebody began to wait: so the other must not be late, and waits within the server.
+    """
     await engine.endpoint()
     await engine.accept_many(3)
     dies = Die(Reason.EXHAUSTED, Category.TIMEOUT)
     jobs = await engine.claim()
     first, second = jobs[0].id, jobs[1].id
     batch = [settlement(job, dies if job.id in (first, second) else Succeed()) for job in jobs]
-    lock = "SELECT FROM redrive.task WHERE id = $1 FOR UPDATE"
+    lock_when_somebody_waits = f"""DO $$ BEGIN
+      WHILE NOT EXISTS (SELECT FROM pg_locks WHERE NOT granted) LOOP PERFORM pg_sleep(0.01); END LOOP;
+      PERFORM FROM redrive.task WHERE id = '{first}' FOR UPDATE;
+    END $$"""
     async with engine.sql.acquire() as other:
         async with other.transaction():
-            await other.execute(lock, second)
+            await other.execute("SELECT FROM redrive.task WHERE id = $1 FOR UPDATE", second)
             settling = asyncio.create_task(engine.tasks.settle(batch))
-            await engine.until("SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted)")
-            await other.execute(lock, first)
+            await other.execute(lock_when_somebody_waits)
         assert all(settled.held_lease for settled in await settling)
     statuses = await engine.counts("SELECT status, count(*) FROM redrive.event_entry GROUP BY 1")
     assert statuses == {"failed": 2, "delivered": 1}

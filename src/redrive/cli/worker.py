@@ -25,7 +25,7 @@ from redrive.store.clock import DatabaseClock
 from redrive.store.db import Database
 from redrive.store.orgs import DEFAULT_ORG, find_org
 from redrive.store.seal import Sealer
-from redrive.store.workflows import MAX_WORKFLOWS, TooManyWorkflows, put_workflow
+from redrive.store.workflows import TooManyWorkflows, put_workflow
 
 if TYPE_CHECKING:
     from redrive.destinations.callbacks import Callback
@@ -145,8 +145,8 @@ async def _keep_workflow(engine: Database, org_id: UUID, name: str, workflow: Wo
             row, is_new = await put_workflow(session, workflow, Act("worker", source="app"), DatabaseClock(), sealer)
     except WorkflowError as error:
         raise Refused(f'The workflow "{name}" cannot be used: {error}') from None
-    except TooManyWorkflows:
-        raise Refused(f'The workflow "{name}" is one too many: an org has at most {MAX_WORKFLOWS}.') from None
+    except TooManyWorkflows as error:
+        raise Refused(f'The workflow "{name}" cannot be stored: {error}.') from None
     if is_new:
         log.info("workflow_stored", workflow=name, version=row["version"], org_id=str(org_id))
 

@@ -19,7 +19,6 @@ from redrive.store.db import Session
 from redrive.store.paging import MAX_PAGE_ROWS
 from redrive.store.seal import Sealer
 from redrive.store.workflows import (
-    MAX_WORKFLOWS,
     TooManyWorkflows,
     delete_workflow,
     get_workflow,
@@ -126,10 +125,8 @@ def apply(
                 row, is_new = await put_workflow(session, workflow, act_of(because), DatabaseClock(), sealer)
             except WorkflowError as problem:
                 raise Refused(_told(called, problem)) from None
-            except TooManyWorkflows:
-                raise Refused(
-                    f"An org has at most {MAX_WORKFLOWS} workflows. Delete one that is not used any more."
-                ) from None
+            except TooManyWorkflows as problem:
+                raise Refused(f"{problem}.") from None
         if as_json:
             emit(run_shapes.workflow(row))
         else:

@@ -3,7 +3,6 @@
 A step is carried out by a task, and its state is read off that task (`step_status`); a run's own state is kept.
 """
 
-from collections.abc import Sequence
 from enum import StrEnum
 
 from redrive.core.lifecycle import CLOSED_STATES, DeadLetterState, TaskState
@@ -37,6 +36,7 @@ RUN_ACTS: frozenset[tuple[RunStatus, RunStatus]] = frozenset(
         (RunStatus.FAILED, RunStatus.RUNNING),
         (RunStatus.FAILED, RunStatus.DLQ_PENDING),
         (RunStatus.PARTIAL, RunStatus.RUNNING),
+        (RunStatus.PARTIAL, RunStatus.DLQ_PENDING),
         (RunStatus.SUCCESS, RunStatus.RUNNING),
     }
 )
@@ -95,12 +95,6 @@ def step_status(state: str | None, letter_state: str | None, tried: bool) -> Ste
             return StepStatus.RETRYING if tried else StepStatus.PENDING
         case TaskState.LEASED:
             return StepStatus.RUNNING
-
-
-def end_status(statuses: Sequence[StepStatus]) -> RunStatus:
-    """How a run ends whose last step to run has succeeded: PARTIAL where others have not."""
-    assert statuses, "a workflow has a step"
-    return RunStatus.SUCCESS if all(status is StepStatus.SUCCESS for status in statuses) else RunStatus.PARTIAL
 
 
 def schedule_id(run_id: str, index: int, attempt: int, generation: int = 0) -> str:

@@ -35,6 +35,7 @@ MAX_EVENT_TYPE_CHARS = 200
 MAX_STATUSES = 100
 MAX_WAIT_S = 366 * 86_400.0
 MIN_FINAL_STATUS = 200
+TOO_FAR = f"must not be more than {MAX_WAIT_S / 86_400:g} days away"
 
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 STATUS_CLASSES = ("2xx", "3xx", "4xx", "5xx")
@@ -225,6 +226,11 @@ def moment_of(text: str) -> datetime:
     if found.tzinfo is None:
         raise TemplateError("must say its time zone: end it with Z or an offset such as +01:00")
     return found
+
+
+def is_too_far(until: str | None, now: datetime) -> bool:
+    """Of a wait until a time that its definition says. A run that begins later waits less."""
+    return until is not None and not holds_expression(until) and (moment_of(until) - now).total_seconds() > MAX_WAIT_S
 
 
 def read_text_template(reader: SpecReader, checked: Checked, name: str) -> str | None:

@@ -10,12 +10,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
+import msgspec
+
 from redrive.core.headers import TOO_LARGE, are_too_large, value_problem
 from redrive.core.json_depth import MAX_JSON_DEPTH, is_too_deep
 from redrive.core.limits import MAX_PAYLOAD_BYTES
 from redrive.core.redact import redact_text
 from redrive.core.spec import number_problem
-from redrive.core.step_fields import MAX_TEXT_CHARS, MAX_WAIT_S, moment_of, text_problem
+from redrive.core.step_fields import MAX_TEXT_CHARS, MAX_WAIT_S, TOO_FAR, moment_of, text_problem
 from redrive.core.template import TemplateError, compact, render, render_text
 from redrive.core.url_template import render_url
 from redrive.core.workflow import MISSING, StepKind, StepSpec
@@ -193,7 +195,7 @@ class _Render:
                 raise TemplateError("must be a text with an ISO 8601 time")
             left_s = (moment_of(value) - self.now).total_seconds()
             if left_s > MAX_WAIT_S:
-                raise TemplateError(f"must not be more than {MAX_WAIT_S / 86_400:g} days away")
+                raise TemplateError(TOO_FAR)
             return max(left_s, 0.0)
 
 
@@ -219,7 +221,8 @@ def _placed(name: str) -> Iterator[None]:
 
 
 def _number(text: str) -> float:
+    """As JSON writes numbers: 1_000 and the digits of other scripts, which Python would read, are none."""
     try:
-        return float(text)
-    except ValueError:
+        return msgspec.json.decode(text, type=float)
+    except (msgspec.DecodeError, UnicodeEncodeError):
         raise TemplateError("must be a number of seconds") from None

@@ -3,6 +3,8 @@
 from datetime import datetime
 from typing import Protocol
 
+from redrive.store.db import Session
+
 
 class Clock(Protocol):
     def now(self) -> datetime | None:
@@ -13,3 +15,11 @@ class Clock(Protocol):
 class DatabaseClock:
     def now(self) -> datetime | None:
         return None
+
+
+async def time_of(session: Session, clock: Clock) -> datetime:
+    """What time it is by that clock. This machine's own is never asked: it may be off."""
+    row = await session.fetchrow("now", clock.now())
+    assert row is not None
+    now: datetime = row["now"]
+    return now

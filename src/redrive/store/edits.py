@@ -107,6 +107,12 @@ async def replay_patched(
     return None
 
 
+async def edit_to(session: Session, task_id: UUID, body: bytes) -> Edit:
+    """What makes the next tries of a letter that has no edit send this body."""
+    base = await _base(session, task_id)
+    return NO_EDIT if body == base["original"] else Edit(body=body)
+
+
 async def engine_edit(session: Session, letter: Record, body: bytes, clock: Clock) -> int | None:
     """The edit under which a step's next generation sends this body, which was rendered anew because the steps before
     it ran again. None: it is the original. Kept beside that as an edit of whoever asked for the replay.

@@ -15,16 +15,17 @@ from redrive.core.policy import Policy
 from redrive.core.ports import STEP_QUEUE
 from redrive.core.run_states import UNDER_WAY, RunStatus, step_key
 from redrive.core.steps import is_of_input
+from redrive.core.workflow import StepKind, StepSpec
 from redrive.store import audit
 from redrive.store.audit import Act
 from redrive.store.clock import Clock
 from redrive.store.db import Record, Session
-from redrive.store.edits import NO_EDIT, Edit, EditError, override_terms, replay
+from redrive.store.edits import NO_EDIT, Edit, EditError, edit_to, override_terms, replay
 from redrive.store.retry_queue import Refusal
 from redrive.store.runs import RunRefusal
 from redrive.store.steps import Next, enqueue, kept_outputs, next_step, scope_of, time_for
 from redrive.store.transitions import tell_of
-from redrive.store.workflows import Versions
+from redrive.store.workflows import Version, Versions
 
 Mode = Literal["STEP_ONLY", "FROM_STEP"]
 
@@ -75,6 +76,8 @@ async def replay_run(
         return RunRefusal.UNDER_WAY
     if index >= run["steps"]:
         raise EditError(f"the run has {run['steps']} steps, counted from 0", "from_step_index")
+    if asked.edit.changes_something and (await _spec_of(session, run, index)).kind is StepKind.WAIT:
+        raise EditError("a step that waits sends nothing that could be edited", "payload")
     current = {task["step"]: task for task in tasks if task["is_current"]}
     if asked.mode == "FROM_STEP":
         await _return_to_pending(session, run_id, [task for step, task in current.items() if step > index], act, clock)
@@ -83,12 +86,13 @@ async def replay_run(
         await session.execute("renew_keys", session.org_id, run_id, index, last)
     task = current.get(index)
     if task is not None and _can_be_redriven(task):
+        edit = await _with_new_key(session, run, task, clock) if asked.new_key else NO_EDIT
         refusal = await replay(
             session,
             task["id"],
             act,
             clock,
-            edit=asked.edit,
+            edit=asked.edit if asked.edit.changes_something else edit,
             policy=asked.policy,
             roll=roll,
             at_once=asked.at_once,
@@ -106,8 +110,7 @@ async def replay_run(
     override = None
     if asked.policy is not None:
         override = asked.policy if isinstance(asked.policy, str) else asked.policy.to_spec()
-        spec = msgspec.json.encode(override).decode()
-        await session.execute("override_step", session.org_id, run_id, index, spec)
+        await session.execute("override_step", session.org_id, run_id, index, msgspec.json.encode(override).decode())
     after = {"mode": asked.mode, "from_step_index": index, "override_retry_policy": override, "new_key": asked.new_key}
     after["edited"] = asked.edit.body is not None
     await audit.record(session, act, "run.replay", "run", run_id, before={"status": run["status"]}, after=after)
@@ -117,6 +120,15 @@ async def replay_run(
 
 def _can_be_redriven(task: Record) -> bool:
     return bool(task["state"] == "dead" and task["letter_state"] != "deleted")
+
+
+async def _with_new_key(session: Session, run: Record, task: Record, clock: Clock) -> Edit:
+    """The key may stand in what the step sends, too: that is rendered anew, but for a body that a person wrote."""
+    step = await _made_ready(session, run, task["step"], clock)
+    if step.problem is not None:
+        return NO_EDIT
+    await session.execute("renew_step", session.org_id, run["id"], task["step"], step.url, step.headers or "{}")
+    return NO_EDIT if task["edit"] is not None else await edit_to(session, task["id"], step.body)
 
 
 async def _return_to_pending(session: Session, run_id: UUID, tasks: Sequence[Record], act: Act, clock: Clock) -> None:
@@ -155,11 +167,19 @@ async def _run_again(session: Session, run: Record, index: int, asked: Replay, c
 
 async def _made_ready(session: Session, run: Record, index: int, clock: Clock) -> Next:
     """A step as the run would come to it now."""
-    versions = await Versions().load(session, [(session.org_id, run["workflow_id"])])
-    version = versions[run["workflow_id"]]
+    version = await _version_of(session, run)
     done = await session.fetch("done_outputs", session.org_id, run["id"], index)
     scope = scope_of(version, run, kept_outputs((row["name"], row["output"], row["output_is_cut"]) for row in done))
     known = await session.fetchrow("get_step_key", session.org_id, run["id"], index)
     key = known["idempotency_key"] if known else step_key(str(run["id"]), index)
     now = await time_for(session, version.workflow.steps[index], clock)
     return next_step(version, run["id"], index, scope, key, now)
+
+
+async def _spec_of(session: Session, run: Record, index: int) -> StepSpec:
+    return (await _version_of(session, run)).workflow.steps[index]
+
+
+async def _version_of(session: Session, run: Record) -> Version:
+    versions = await Versions().load(session, [(session.org_id, run["workflow_id"])])
+    return versions[run["workflow_id"]]

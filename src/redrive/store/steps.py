@@ -20,7 +20,7 @@ from redrive.core.ports import HTTP_STEP_QUEUE, STEP_HANDLER_PREFIX, STEP_QUEUE,
 from redrive.core.run_states import RunStatus, step_key
 from redrive.core.steps import MAX_OUTPUT_BYTES, Rendered, RunScope, render_step
 from redrive.core.workflow import StepKind, StepSpec
-from redrive.store.clock import Clock
+from redrive.store.clock import Clock, time_of
 from redrive.store.db import Record, Session
 from redrive.store.edits import engine_edit
 from redrive.store.events import MAX_PAYLOAD_BYTES
@@ -115,15 +115,8 @@ def next_step(version: Version, run_id: UUID, index: int, scope: RunScope, key: 
 
 
 async def time_for(session: Session, step: StepSpec, clock: Clock) -> datetime:
-    """The time by which a step is made ready. What waits until a time waits by the database's clock, since this
-    machine's may be off; nothing else needs to know.
-    """
-    if step.until is None:
-        return NO_TIME
-    row = await session.fetchrow("now", clock.now())
-    assert row is not None
-    now: datetime = row["now"]
-    return now
+    """The time by which a step is made ready. Only what waits until a time needs to know."""
+    return NO_TIME if step.until is None else await time_of(session, clock)
 
 
 async def enqueue(session: Session, steps: Sequence[Next], clock: Clock) -> None:
@@ -165,20 +158,25 @@ class Steps:
             [result.settlement.output for result in succeeded],
             [result.settlement.output_is_cut for result in succeeded],
         )
-        finished: list[tuple[UUID, UUID, str]] = []
+        finished: dict[UUID, tuple[Record, RunStatus]] = {}
         onward: list[tuple[Record, int]] = []
         for row in rows:
             index = _next_index(row)
             if isinstance(index, RunStatus):
-                finished.append((row["org_id"], row["id"], index.value))
-                tell_of(session, row, index)
+                finished[row["id"]] = (row, index)
             else:
                 onward.append((row, index))
         for batch in _by_bytes(onward):
             await self._come_to(session, batch)
         if finished:
-            await session.execute("finish_runs", self._clock.now(), *map(list, zip(*finished, strict=True)))
-        cancelled = [(org_id, run_id) for org_id, run_id, status in finished if status == RunStatus.FAILED]
+            await self._finish(session, finished)
+
+    async def _finish(self, session: Session, finished: Mapping[UUID, tuple[Record, RunStatus]]) -> None:
+        """No step follows in these, by id. One of whose steps a dead letter is open waits for people again."""
+        runs = [(run["org_id"], run["id"], status) for run, status in finished.values()]
+        for row in await session.fetch("finish_runs", self._clock.now(), *map(list, zip(*runs, strict=True))):
+            tell_of(session, finished[row["id"]][0], RunStatus(row["status"]))
+        cancelled = [(org_id, run_id) for org_id, run_id, status in runs if status is RunStatus.FAILED]
         if cancelled:
             await session.execute("close_parked", self._clock.now(), *map(list, zip(*cancelled, strict=True)))
 

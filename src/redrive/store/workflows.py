@@ -11,10 +11,11 @@ from uuid import UUID
 import msgspec
 import structlog
 
+from redrive.core.step_fields import TOO_FAR, is_too_far
 from redrive.core.workflow import StepSpec, Workflow, WorkflowError
 from redrive.store import audit
 from redrive.store.audit import Act
-from redrive.store.clock import Clock
+from redrive.store.clock import Clock, time_of
 from redrive.store.db import Database, Record, Session
 from redrive.store.endpoint_names import endpoint_called
 from redrive.store.endpoints import get_endpoint
@@ -24,6 +25,7 @@ from redrive.store.policies import add_terms, get_policy, policy_of
 from redrive.store.seal import Sealer, SealError
 
 MAX_WORKFLOWS = 1_000  # of an org, in force
+MAX_VERSIONS = 10_000  # of one workflow: none is removed, since runs keep theirs
 MAX_VERSIONS_CACHED = 2_000
 MAX_VERSIONS_LISTED = 50
 
@@ -33,7 +35,7 @@ log = structlog.get_logger("redrive.workflows")
 
 
 class TooManyWorkflows(Exception):
-    """An org has as many workflows as one may have."""
+    """An org has as many workflows, or a workflow as many versions, as one may have: a sentence for a person."""
 
 
 class Binding(msgspec.Struct, frozen=True):
@@ -101,11 +103,16 @@ async def put_workflow(
     if before is None:
         others = await session.fetchrow("count_workflows", session.org_id)
         if others is not None and others["n"] >= MAX_WORKFLOWS:
-            raise TooManyWorkflows
-    bindings = await _bind(session, workflow)
+            raise TooManyWorkflows(
+                f"An org has at most {MAX_WORKFLOWS} workflows. Delete one that is not used any more"
+            )
+    bindings = await _bind(session, workflow, clock)
     encoded = msgspec.json.encode(bindings).decode()
     if before is not None and before["bindings"] == encoded and version_of(before, sealer).workflow == workflow:
         return before, False
+    newest = next(iter(await list_versions(session, workflow.name)), None)
+    if newest is not None and newest["version"] >= MAX_VERSIONS:
+        raise TooManyWorkflows(f"A workflow has at most {MAX_VERSIONS} versions. Give this one another name")
     version_id: UUID = new_id()
     headers = workflow.literal_headers
     sealed = None
@@ -167,9 +174,10 @@ async def list_workflows(session: Session, *, limit: int, after: Sequence[object
     return page_of(rows, limit, ("name",), total["n"] if total else 0)
 
 
-async def _bind(session: Session, workflow: Workflow) -> list[Binding]:
-    """What the steps name, looked up; all that is missing is told at once."""
+async def _bind(session: Session, workflow: Workflow, clock: Clock) -> list[Binding]:
+    """What the steps name, looked up; all that is missing or out of reach is told at once."""
     errors: list[tuple[tuple[str | int, ...], str]] = []
+    now = await time_of(session, clock)
     bindings = []
     for index, step in enumerate(workflow.steps):
         policy_id = endpoint_id = None
@@ -181,6 +189,8 @@ async def _bind(session: Session, workflow: Workflow) -> list[Binding]:
             endpoint_id = await _http_endpoint(session, step.endpoint)
             if endpoint_id is None:
                 errors.append((("steps", index, "endpoint"), f"there is no HTTP endpoint {step.endpoint!r}"))
+        if is_too_far(step.until, now):
+            errors.append((("steps", index, "until"), TOO_FAR))
         bindings.append(Binding(policy_id, endpoint_id))
     if errors:
         raise WorkflowError(errors)

@@ -24,7 +24,7 @@ from redrive.core.workflow import WorkflowError, is_workflow_name
 from redrive.store import runs, workflows
 from redrive.store.orgs import new_id
 from redrive.store.runs import NewRun
-from redrive.store.workflows import MAX_WORKFLOWS, TooManyWorkflows, version_of
+from redrive.store.workflows import TooManyWorkflows, version_of
 
 NOUN = "workflow"
 
@@ -85,9 +85,8 @@ async def put_workflow(name: _Name, request: Request, given: _Given, caller: Man
             )
     except WorkflowError as error:
         raise unusable(error) from None
-    except TooManyWorkflows:
-        message = f"An org has at most {MAX_WORKFLOWS} workflows. Delete one that is not used any more"
-        raise invalid(FieldError(("body",), message)) from None
+    except TooManyWorkflows as error:
+        raise invalid(FieldError(("body",), str(error))) from None
     return answer(run_shapes.workflow(row))
 
 

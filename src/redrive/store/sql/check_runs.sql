@@ -14,6 +14,6 @@ SELECT r.org_id, r.id, format('the run is %s, with %s open steps, %s open dead l
          WHEN 'RUNNING' THEN n.open = 1
          WHEN 'DLQ_PENDING' THEN n.open = 0 AND n.letters > 0
          WHEN 'SUCCESS' THEN n.open = 0 AND n.done = r.steps
-         WHEN 'PARTIAL' THEN n.open = 0 AND n.done < r.steps
+         WHEN 'PARTIAL' THEN n.open = 0 AND n.letters = 0 AND n.done < r.steps
          ELSE n.open = 0 END
  LIMIT 11;

@@ -3,11 +3,11 @@
 WITH picked AS MATERIALIZED (
   SELECT r.id FROM redrive.run r
    WHERE r.org_id = $1 AND r.retention_s IS NOT NULL AND r.finished_at IS NOT NULL
-     AND r.finished_at + make_interval(secs => r.retention_s) <= $2::timestamptz
+     AND redrive.goes_at(r.finished_at, r.retention_s) <= $2::timestamptz
      AND NOT EXISTS (
        SELECT FROM redrive.task t JOIN redrive.dead_letter d ON d.org_id = t.org_id AND d.task_id = t.id
         WHERE t.org_id = $1 AND t.run_id = r.id AND d.state = 'open')
-   ORDER BY r.finished_at LIMIT $3),
+   ORDER BY redrive.goes_at(r.finished_at, r.retention_s) LIMIT $3),
 -- The tasks before the run, as whoever replays it takes them.
 tasks AS MATERIALIZED (
   SELECT t.run_id, t.event_id FROM redrive.task t JOIN picked p ON t.run_id = p.id
