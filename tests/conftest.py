@@ -11,15 +11,12 @@ import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
 
 import asyncpg
 import pytest
 import pytest_asyncio
 from argon2 import PasswordHasher
-from fastapi import FastAPI
 
-from redrive.api import openapi
 from redrive.store import passwords
 from redrive.store.embedded import EmbeddedPostgres
 from redrive.store.migrate import migrate
@@ -55,22 +52,6 @@ def shipped_hasher() -> Iterator[PasswordHasher]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(passwords, "_hasher", PasswordHasher(time_cost=1, memory_cost=1_024, parallelism=1))
         yield shipped
-
-
-@pytest.fixture(scope="session", autouse=True)
-def one_description() -> Iterator[None]:
-    """Every installation describes the same API: to write that anew takes most of the time that beginning one does."""
-    describe = openapi.describe
-    written: dict[str, dict[str, Any]] = {}
-
-    def describe_once(app: FastAPI) -> None:
-        app.openapi_schema = written.get(app.version)
-        describe(app)
-        written[app.version] = app.openapi()
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(openapi, "describe", describe_once)
-        yield
 
 
 @pytest.fixture(scope="session")

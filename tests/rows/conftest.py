@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest_asyncio
 
-from support.engine import ManualClock, clock, empty_url, shared_database
+from redrive.app import Stores
+from support.engine import ManualClock, Shared, clock, empty_url, shared_database
 from support.holding import HoldingReceiver, open_holding
 from support.installation import Installation, installation
 from support.oracle import assert_sound
@@ -22,8 +23,11 @@ async def receiver() -> AsyncIterator[HoldingReceiver]:
 
 
 @pytest_asyncio.fixture(loop_scope="session")
-async def redrive(empty_url: str, clock: ManualClock, receiver: HoldingReceiver) -> AsyncIterator[Installation]:
-    async with installation(empty_url, clock=clock) as opened:
+async def redrive(
+    empty_url: str, shared_database: Shared, clock: ManualClock, receiver: HoldingReceiver
+) -> AsyncIterator[Installation]:
+    ways = shared_database.ways
+    async with installation(empty_url, clock=clock, stores=Stores(ways.db, ways.app)) as opened:
         yield opened
         await assert_sound(empty_url, received=receiver.ids, now=clock.now())
 

@@ -28,7 +28,7 @@ from redrive.store.dead_letters import Order
 from redrive.store.embedded import EmbeddedPostgres
 from redrive.store.orgs import DEFAULT_ORG, ensure_org
 from redrive.store.pausing import PauseScope
-from support.engine import PERSON, SHARED, Connection, Engine, ManualClock, Shared, open_engine
+from support.engine import PERSON, SHARED, Connection, Engine, ManualClock, clear, open_engine
 
 EXAMPLES, STEPS = 20, 30
 LANES = ["ordered", "halting", "key a", "key b"]
@@ -51,7 +51,7 @@ class Lane:
 class Lanes(RuleBasedStateMachine):
     runner: ClassVar[asyncio.Runner]
     engine: ClassVar[Engine]
-    shared: ClassVar[Shared]
+    owner: ClassVar[Connection]
 
     def __init__(self) -> None:
         super().__init__()
@@ -72,7 +72,7 @@ class Lanes(RuleBasedStateMachine):
 
     async def _start(self) -> None:
         engine = self.engine
-        await self.shared.clear()
+        await clear(self.owner)
         engine.clock = engine.tasks._clock = self.clock
         engine.org_id = await ensure_org(engine.db, DEFAULT_ORG, PRESETS, overridden=frozenset())
         self.ordered = await engine.endpoint("ordered", event_types=("ordered",), ordered=True)
@@ -274,7 +274,7 @@ def test_each_lane_delivers_in_the_order_of_acceptance_whatever_interleaves(
         Lanes.engine = runner.run(stack.enter_async_context(open_engine(empty_url, ManualClock())))
         owner = runner.run(asyncpg.connect(database_of(postgres.superuser_url, SHARED)))
         runner.run(owner.execute("SET session_replication_role = replica"))
-        Lanes.shared = Shared(empty_url, owner)
+        Lanes.owner = owner
         try:
             run_state_machine_as_test(
                 Lanes,

@@ -36,7 +36,18 @@ from redrive.store.replays import Mode, Replay
 from redrive.store.retry_queue import Refusal
 from redrive.store.runs import NewRun, RunRefusal
 from redrive.store.workflows import Version, version_of
-from support.engine import MARGIN_S, NOWHERE, PERSON, REFUSED, UNAVAILABLE, Engine, ManualClock, Shared, open_engine
+from support.engine import (
+    MARGIN_S,
+    NOWHERE,
+    PERSON,
+    REFUSED,
+    UNAVAILABLE,
+    Connection,
+    Engine,
+    ManualClock,
+    clear,
+    open_engine,
+)
 
 from .run_model import DEAD, DELETED, HELD, LEASED, OPEN, WAIT_S, WAITING, Run, Step, Task
 
@@ -72,7 +83,7 @@ T = TypeVar("T")
 class Runs(RuleBasedStateMachine):
     runner: ClassVar[asyncio.Runner]
     engine: ClassVar[Engine]
-    shared: ClassVar[Shared]
+    owner: ClassVar[Connection]
 
     def __init__(self) -> None:
         super().__init__()
@@ -89,8 +100,8 @@ class Runs(RuleBasedStateMachine):
 
     async def _start(self) -> None:
         engine = self.engine
-        await self.shared.clear()
-        await self.shared.owner.execute("DELETE FROM public.run_change")
+        await clear(self.owner)
+        await self.owner.execute("DELETE FROM public.run_change")
         engine.clock = self.clock
         engine.tasks = type(engine.tasks)(engine.db, self.clock)
         engine.org_id = await ensure_org(engine.db, DEFAULT_ORG, PRESETS, overridden=frozenset())
@@ -336,7 +347,7 @@ class Runs(RuleBasedStateMachine):
         self.do(self._look(by_a_person))
 
     async def _look(self, by_a_person: bool) -> None:
-        for change in await self.shared.owner.fetch(CHANGES):
+        for change in await self.owner.fetch(CHANGES):
             move = RunStatus(change["was"]), RunStatus(change["became"])
             assert move in RUN_TRANSITIONS, move
             assert by_a_person or move not in RUN_ACTS, move
@@ -407,7 +418,7 @@ def test_a_run_takes_each_step_once_and_stands_where_its_steps_say_whatever_inte
         owner = runner.run(asyncpg.connect(database_of(postgres.superuser_url, name)))
         runner.run(owner.execute(WATCH))
         runner.run(owner.execute("SET session_replication_role = replica"))
-        Runs.shared = Shared(database_url, owner)
+        Runs.owner = owner
         try:
             run_state_machine_as_test(
                 Runs,

@@ -33,7 +33,7 @@ from redrive.store.check import check
 from redrive.store.db import Database, Record
 from redrive.store.embedded import EmbeddedPostgres
 from redrive.store.orgs import DEFAULT_ORG, ensure_org
-from support.engine import MARGIN_S, SHARED, Engine, ManualClock, Shared, open_engine
+from support.engine import MARGIN_S, SHARED, Connection, Engine, ManualClock, clear, open_engine
 
 from .model import DEAD, FOREVER, PAYLOAD, WAITING, Model, Task
 
@@ -65,7 +65,7 @@ class Books(RuleBasedStateMachine):
     runner: ClassVar[asyncio.Runner]
     engine: ClassVar[Engine]
     janitor: ClassVar[Database]
-    shared: ClassVar[Shared]
+    owner: ClassVar[Connection]
 
     def __init__(self) -> None:
         super().__init__()
@@ -80,7 +80,7 @@ class Books(RuleBasedStateMachine):
 
     async def _start(self) -> None:
         engine = self.engine
-        await self.shared.clear()
+        await clear(self.owner)
         engine.clock = engine.tasks._clock = self.clock
         engine.org_id = await ensure_org(engine.db, DEFAULT_ORG, PRESETS, overridden=frozenset())
         for name, spec in POLICIES.items():
@@ -276,7 +276,7 @@ def test_the_database_holds_what_the_model_holds_whatever_happens(postgres: Embe
         Books.janitor = runner.run(Database.open(empty_url, role="redrive_janitor", size=1, name="test-janitor"))
         owner = runner.run(asyncpg.connect(database_of(postgres.superuser_url, SHARED)))
         runner.run(owner.execute("SET session_replication_role = replica"))
-        Books.shared = Shared(empty_url, owner)
+        Books.owner = owner
         try:
             run_state_machine_as_test(
                 Books,

@@ -12,7 +12,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeAlias
@@ -303,19 +303,29 @@ class Engine:
 @asynccontextmanager
 async def open_engine(url: str, clock: Clock | None = None, *, size: int = 10) -> AsyncIterator[Engine]:
     """An engine with the default org and its presets. Without a clock the database's time rules."""
-    db = await Database.open(url, role="redrive_engine", size=size, name="test-engine")
-    app = await Database.open(url, role="redrive_app", size=size, name="test-app")
-    sql = await asyncpg.create_pool(
-        url, min_size=1, max_size=4, server_settings={"role": "redrive_engine", "timezone": "UTC"}
-    )
+    async with open_ways(url, size=size) as ways:
+        yield await engine_by(ways, clock)
+
+
+@asynccontextmanager
+async def open_ways(url: str, *, size: int = 10) -> "AsyncIterator[Ways]":
+    async with AsyncExitStack() as stack:
+        db = await Database.open(url, role="redrive_engine", size=size, name="test-engine")
+        stack.push_async_callback(db.close)
+        app = await Database.open(url, role="redrive_app", size=size, name="test-app")
+        stack.push_async_callback(app.close)
+        settings = {"role": "redrive_engine", "timezone": "UTC"}
+        sql = await stack.enter_async_context(
+            asyncpg.create_pool(url, min_size=1, max_size=4, server_settings=settings)
+        )
+        yield Ways(url, db, app, sql)
+
+
+async def engine_by(ways: "Ways", clock: Clock | None = None) -> Engine:
     clock = clock or DatabaseClock()
-    org_id = await orgs.ensure_org(db, orgs.DEFAULT_ORG, PRESETS, overridden=frozenset())
-    try:
-        yield Engine(url, org_id, clock, db, app, sql, Sealer.from_passphrase("a test"), Tasks(db, clock))
-    finally:
-        await sql.close()
-        await app.close()
-        await db.close()
+    org_id = await orgs.ensure_org(ways.db, orgs.DEFAULT_ORG, PRESETS, overridden=frozenset())
+    sealer, tasks = Sealer.from_passphrase("a test"), Tasks(ways.db, clock)
+    return Engine(ways.url, org_id, clock, ways.db, ways.app, ways.sql, sealer, tasks)
 
 
 async def claim_due(
@@ -369,48 +379,61 @@ async def shared_database(postgres: EmbeddedPostgres, template_database: str) ->
     owner = await asyncpg.connect(database_of(postgres.superuser_url, SHARED))
     # Without triggers and foreign keys, in any order.
     await owner.execute("SET session_replication_role = replica; SET lock_timeout = '10s'")
-    yield Shared(database_of(postgres.url, SHARED), owner)
+    async with open_ways(database_of(postgres.url, SHARED)) as ways:
+        yield Shared(owner, ways)
     await owner.close()
 
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def empty_url(shared_database: "Shared") -> str:
     """The URL of a migrated database without a row in it."""
-    await shared_database.clear()
-    return shared_database.url
+    await clear(shared_database.owner)
+    return shared_database.ways.url
 
 
 @pytest_asyncio.fixture(loop_scope="session")
-async def engine(empty_url: str, clock: ManualClock) -> AsyncIterator[Engine]:
+async def engine(empty_url: str, shared_database: "Shared", clock: ManualClock) -> Engine:
     """An engine with a database to itself, under a clock that only the test moves."""
-    async with open_engine(empty_url, clock) as engine:
-        yield engine
+    return await engine_by(shared_database.ways, clock)
 
 
 @pytest_asyncio.fixture(loop_scope="session")
-async def live(empty_url: str) -> AsyncIterator[Engine]:
+async def live(empty_url: str, shared_database: "Shared") -> Engine:
     """The same under the database's own clock, for what must happen by itself."""
-    async with open_engine(empty_url) as engine:
-        yield engine
+    return await engine_by(shared_database.ways)
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Ways:
+    """Connections to a database. They outlast a test: to one that is new, everything that it is asked is new as well,
+    which takes some times longer than the answers.
+    """
+
+    url: str
+    db: Database
+    app: Database
+    sql: "asyncpg.Pool[Record]"
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Shared:
-    url: str
     owner: Connection
+    ways: Ways
 
-    async def clear(self) -> None:
-        tables = await self.owner.fetch(
-            "SELECT oid::regclass::text AS name FROM pg_class WHERE relnamespace = 'redrive'::regnamespace"
-            " AND relkind = 'r' AND relname NOT IN ('installation', 'schema_migration')"
-        )
-        for table in tables:
-            await self.owner.execute(f"DELETE FROM {table['name']}")
-        # An ANALYZE that saw pages but no row, by a test or by autovacuum, would have the next test's planner believe
-        # that there never is one.
-        await self.owner.execute(
-            "SELECT pg_clear_relation_stats('redrive', relname) FROM pg_class"
-            " WHERE relnamespace = 'redrive'::regnamespace AND relkind IN ('r', 'i') AND reltuples >= 0"
-        )
-        await self.owner.execute("UPDATE redrive.installation SET seal_check = NULL, paused_at = NULL")
-        await self.owner.execute("UPDATE redrive.installation SET paused_at = NULL, resumed_at = NULL")
+
+async def clear(owner: Connection) -> None:
+    """Leave no row. `owner`: a superuser who writes without triggers and foreign keys."""
+    tables = await owner.fetch(
+        "SELECT oid::regclass::text AS name FROM pg_class WHERE relnamespace = 'redrive'::regnamespace"
+        " AND relkind = 'r' AND relname NOT IN ('installation', 'schema_migration')"
+    )
+    for table in tables:
+        await owner.execute(f"DELETE FROM {table['name']}")
+    # An ANALYZE that saw pages but no row, by a test or by autovacuum, would have the next test's planner believe
+    # that there never is one.
+    await owner.execute(
+        "SELECT pg_clear_relation_stats('redrive', relname) FROM pg_class"
+        " WHERE relnamespace = 'redrive'::regnamespace AND relkind IN ('r', 'i') AND reltuples >= 0"
+    )
+    await owner.execute("UPDATE redrive.installation SET seal_check = NULL, paused_at = NULL")
+    await owner.execute("UPDATE redrive.installation SET paused_at = NULL, resumed_at = NULL")

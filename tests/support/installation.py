@@ -8,7 +8,7 @@ in the same loop whose clock the test moves.
 import asyncio
 import socket
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from uuid import UUID
 
@@ -133,7 +133,9 @@ async def installation(
     pool_size: int = 10,
     pooler: Pooler = "none",
     port: int = 0,
+    stores: Stores | None = None,
 ) -> AsyncIterator[Installation]:
+    """`stores`: connections that outlast it."""
     settings = load_settings(
         database_url=url,
         database_pooler=pooler,
@@ -143,7 +145,10 @@ async def installation(
     )
     prepared = await prepare_database(settings, url)
     clock = clock or DatabaseClock()
-    async with open_stores(url, size=pool_size, name="test-api", pooler=pooler) as stores:
+    async with AsyncExitStack() as stack:
+        if stores is None:
+            opening = open_stores(url, size=pool_size, name="test-api", pooler=pooler)
+            stores = await stack.enter_async_context(opening)
         rules = AddressRules(settings.allow_networks)
         sealer = Sealer.from_passphrase(SECRET_KEY)
         relay = RelayDestination(EndpointTermsBook(stores.engine, sealer), version="0.0.1")
@@ -152,7 +157,7 @@ async def installation(
         host, port = listener.getsockname()
         api_app = create_app(context, Site(context))
         config = uvicorn.Config(api_app, access_log=False, log_config=None, timeout_keep_alive=3_600, **hub_terms())
-        server = uvicorn.Server(config)
+        server = _Server(config)
         serving = asyncio.create_task(server.serve(sockets=[listener]))
         async with asyncio.timeout(10):
             while not server.started:
@@ -162,9 +167,31 @@ async def installation(
             yield Installation(url, settings, stores, clock, prepared.org_id, host, port, api, relay)
         finally:
             api.close()
-            server.should_exit = True
             api_app.close_streams()
-            await serving
+            server.told_to_stop.set()
+            async with asyncio.timeout(STOP_WITHIN_S):
+                await serving
+
+
+class _Server(uvicorn.Server):
+    """One that stops as soon as it is told. The other looks every tenth of a second, and stops after another one."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self.told_to_stop = asyncio.Event()
+
+    async def main_loop(self) -> None:
+        await self.on_tick(0)
+        await self.told_to_stop.wait()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        for server in self.servers:
+            server.close()
+        while self.server_state.connections or self.server_state.tasks:
+            for connection in list(self.server_state.connections):
+                connection.shutdown()
+            await asyncio.sleep(0.005)
+        await self.lifespan.shutdown()
 
 
 def _listen(port: int) -> socket.socket:

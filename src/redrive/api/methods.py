@@ -5,7 +5,6 @@ The framework knows only the first route that has the path, and not the hot ones
 
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any
 
 _PARAMETER = re.compile(r"\\\{.*?\\\}")
 
@@ -14,10 +13,6 @@ class PathMethods:
     def __init__(self, paths: Mapping[str, Iterable[str]]) -> None:
         self._exact = {path: _named(methods) for path, methods in paths.items()}
         self._patterns = [(_pattern(path), _named(methods)) for path, methods in paths.items() if "{" in path]
-
-    @classmethod
-    def of(cls, document: Mapping[str, Any]) -> "PathMethods":
-        return cls(document["paths"])
 
     def lacks(self, path: str, method: str) -> bool:
         """Whether the path stands there itself, without this method: then it must not be read as another with an id."""

@@ -4,10 +4,11 @@ Installed by server. Everything else comes from the routes: their models (api.sc
 """
 
 from collections.abc import Iterator
+from threading import Lock
 from typing import Any
 
 from fastapi import FastAPI
-from fastapi.routing import iter_route_contexts
+from fastapi.routing import APIRoute
 
 from redrive.api.auth import admits
 from redrive.api.cloud_events import BATCH_TYPE, MAX_NAME_CHARS, SPEC_VERSION, STRUCTURED_TYPE
@@ -285,11 +286,28 @@ _HOOK_ROUTE = {
 _BARE_ROUTES = {**_HOT_ROUTES, f"{HOOKS_PATH}{{token}}": _HOOK_ROUTE}
 
 
+def methods_of(app: FastAPI) -> dict[str, set[str]]:
+    """The paths that the document has, each with its methods; without writing it."""
+    found: dict[str, set[str]] = {path: {"POST"} for path in _BARE_ROUTES}
+    for route in app.routes:
+        if isinstance(route, APIRoute) and route.include_in_schema:
+            found.setdefault(route.path_format, set()).update(route.methods or ())
+    return found
+
+
 def describe(app: FastAPI) -> None:
-    """Have the application write its document once, with all of this in it."""
+    """Have the application write its document once, when somebody asks for it, with all of this in it."""
     framework = app.openapi
+    writing = Lock()
+    for route in app.routes:
+        if isinstance(route, APIRoute):
+            route.unique_id = route.name  # a test holds them unique
 
     def described() -> dict[str, Any]:
+        with writing:
+            return written()
+
+    def written() -> dict[str, Any]:
         if app.openapi_schema is None:
             document = framework()
             for path, operation in _BARE_ROUTES.items():
@@ -319,9 +337,11 @@ def operations_of(document: dict[str, Any]) -> Iterator[tuple[str, str, dict[str
 
 def _describe_actions(app: FastAPI, document: dict[str, Any]) -> None:
     """What the dependencies of a route demand, for people and tests to read."""
-    for route in iter_route_contexts(app.routes):
+    for route in app.routes:
+        if not isinstance(route, APIRoute):
+            continue
         operations = document["paths"].get(route.path_format, {})
-        asked = [each for each in map(admits, calls_of(getattr(route, "dependant", None))) if each is not None]
+        asked = [each for each in map(admits, calls_of(route.dependant)) if each is not None]
         for method in route.methods or ():
             if asked and method.lower() in operations:
                 operations[method.lower()].setdefault(ACTION, str(asked[0]))  # a route may say more of itself

@@ -3,12 +3,13 @@
 create_app is called by api_process; the server that runs it is told to write no access log.
 """
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Protocol
 
-from fastapi import APIRouter, FastAPI, Request, Response
+from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
+from starlette.routing import BaseRoute
 
 from redrive.api import openapi
 from redrive.api.aliases import meant_by
@@ -96,7 +97,9 @@ _ROUTES = (
 class Pages(Protocol):
     """What people see in a browser, beside the API: its routes, and its way to say that there is nothing at a path."""
 
-    router: APIRouter
+    @property
+    def routes(self) -> Sequence[BaseRoute]:
+        """None of them stands in the API's description."""
 
     async def stray(self, request: Request) -> Response | None:
         """None: whoever asks is no browser, or asks for something of the API's."""
@@ -226,11 +229,14 @@ def _routes(
     desk: OperationDesk,
     pages: Pages | None,
 ) -> FastAPI:
+    # Not by include_router, which makes every route anew, in each application, when the first request comes.
+    described = [route for module in _ROUTES for route in module.router.routes]
     app = FastAPI(
         title="Redrive",
         version=context.version,
         description=openapi.DESCRIPTION,
-        generate_unique_id_function=lambda route: route.name,  # a test holds them unique
+        routes=[*described, *(pages.routes if pages is not None else ())],
+        openapi_url=None,
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
@@ -246,13 +252,9 @@ def _routes(
     app.state.committer = committer
     app.state.status_desk = StatusDesk(context)
     app.state.operations = desk
-    for module in _ROUTES:
-        app.include_router(module.router)
     app.state.pages = pages
-    if pages is not None:
-        app.include_router(pages.router)
     openapi.describe(app)
-    app.state.methods = PathMethods.of(app.openapi())
+    app.state.methods = PathMethods(openapi.methods_of(app))
     return app
 
 

@@ -4,9 +4,10 @@ Called by every page. Nothing is written into a page but through the templates, 
 """
 
 from functools import lru_cache, partial
+from importlib.resources import files
 
 from fastapi import Request, Response
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import DictLoader, Environment, StrictUndefined
 
 from redrive.version import __version__
 from redrive.web import policy_words, words, workflow_words
@@ -35,13 +36,18 @@ THEME_COOKIE = "redrive_theme"
 THEMES = ("light", "dark")
 
 
+def _templates() -> dict[str, str]:
+    """All of them, read at once: a process shows the pages it was started with, also while it is being upgraded."""
+    folder = files("redrive.web") / "templates"
+    return {file.name: file.read_text(encoding="utf-8") for file in folder.iterdir() if file.name.endswith(".html")}
+
+
 @lru_cache(maxsize=1)
 def environment() -> Environment:
     made = Environment(
-        loader=PackageLoader("redrive.web"),
+        loader=DictLoader(_templates()),
         autoescape=True,
         undefined=StrictUndefined,
-        auto_reload=False,  # a process shows the pages it was started with, also while it is being upgraded
         trim_blocks=True,
         lstrip_blocks=True,
     )

@@ -1,6 +1,6 @@
 """The pages, put together. Given to api.server.create_app by api_process, and by tests."""
 
-from fastapi import APIRouter, Request, Response
+from fastapi import Request, Response
 
 from redrive.api.context import ApiContext
 from redrive.api.problems import Problem
@@ -65,12 +65,11 @@ def page_paths() -> list[str]:
 class Site:
     def __init__(self, context: ApiContext) -> None:
         self.live = LiveDesk(context)
-        self.router = APIRouter(include_in_schema=False)
-        self.router.include_router(assets.router)
-        self.router.include_router(self.live.router)
+        self.routes = [*assets.router.routes, *self.live.router.routes]
         for page in _PAGES:
             assert page.router.route_class is PageRoute, page.__name__
-            self.router.include_router(page.router)
+            assert not page.router.include_in_schema, page.__name__
+            self.routes.extend(page.router.routes)
         self._warm()
 
     async def stray(self, request: Request) -> Response | None:
@@ -83,7 +82,6 @@ class Site:
         self.live.close()
 
     def _warm(self) -> None:
-        """Templates and files are read once, at the start: what is broken shows now, and nobody waits for it later."""
-        for name in environment().list_templates(["html"]):
-            environment().get_template(name)
+        """Files are read once, at the start: what an upgrade changes meanwhile is not mixed with what there was."""
+        environment()
         assets.edition()

@@ -36,7 +36,7 @@ QUALIFIERS = ("actor", "action", "subject", "id", "since", "until")
 ME = "me"
 NOBODY = UUID(int=0)  # in the place of an id that is none: the list is empty rather than whole
 
-router = APIRouter(route_class=PageRoute)
+router = APIRouter(route_class=PageRoute, include_in_schema=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,7 +34,7 @@ WAITS = (
     (None, "longer"),
 )
 
-router = APIRouter(route_class=PageRoute)
+router = APIRouter(route_class=PageRoute, include_in_schema=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,7 +43,7 @@ QUARTERS = 96
 MAX_GROUP_CHARS = 60  # of the error that a group is called by
 STATES = {"open": "Open", "replaying": "Replaying", "resolved": "Resolved", "ignored": "Ignored"}
 
-router = APIRouter(route_class=PageRoute)
+router = APIRouter(route_class=PageRoute, include_in_schema=False)
 
 
 @dataclass(frozen=True, slots=True)

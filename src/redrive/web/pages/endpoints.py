@@ -43,7 +43,7 @@ STATUSES = {
     "dead_letter": "Dead letters",
 }
 
-router = APIRouter(route_class=PageRoute)
+router = APIRouter(route_class=PageRoute, include_in_schema=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,7 +33,7 @@ PATH = "/events"
 MAX_TASKS_SHOWN = 50
 MAX_TRIES_EACH = 10  # the log of a task has them all
 
-router = APIRouter(route_class=PageRoute)
+router = APIRouter(route_class=PageRoute, include_in_schema=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ PATH = "/events"
 QUALIFIERS = ("status", "type")
 STATUSES = {"received": "Received", "queued": "Queued", "delivered": "Delivered", "failed": "Failed"}
 
-router = APIRouter(route_class=PageRoute)
+router = APIRouter(route_class=PageRoute, include_in_schema=False)
 
 
 @dataclass(frozen=True, slots=True)

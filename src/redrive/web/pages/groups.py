@@ -44,7 +44,7 @@ ACTS = {
     "resolved": (_RETRY, _REOPEN),
 }
 
-router = APIRouter(route_class=PageRoute)
+router = APIRouter(route_class=PageRoute, include_in_schema=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,7 @@ QUALIFIERS = ("status", "type")
 STATUSES = {"received": "Waiting", "failed": "Failed"}
 MAX_PREVIEW_CHARS = 200  # of a payload in the list: the event's own page has all of it
 
-router = APIRouter(route_class=PageRoute)
+router = APIRouter(route_class=PageRoute, include_in_schema=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,7 +33,7 @@ ACTIVE = "active"  # of any state that is no end
 STATES = {ACTIVE: "Not ended"} | {state.value: state.value.capitalize() for state in OperationState}
 ITEM_STATES = {"waiting": "Waiting", "sent": "Under way", "succeeded": "Succeeded", "failed": "Failed"}
 
-router = APIRouter(route_class=PageRoute)
+router = APIRouter(route_class=PageRoute, include_in_schema=False)
 
 
 @dataclass(frozen=True, slots=True)

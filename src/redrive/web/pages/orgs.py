@@ -22,7 +22,7 @@ from redrive.web.visitor import PageRoute, visiting
 
 PATH = "/settings/orgs"
 
-router = APIRouter(route_class=PageRoute)
+router = APIRouter(route_class=PageRoute, include_in_schema=False)
 
 
 @dataclass(frozen=True, slots=True)

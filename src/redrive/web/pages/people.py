@@ -33,7 +33,7 @@ ROLES = {
     Role.OWNER: "everything, in every org",
 }
 
-router = APIRouter(route_class=PageRoute)
+router = APIRouter(route_class=PageRoute, include_in_schema=False)
 
 Admitter = Annotated[Caller, Depends(visiting(Action.ADMIT))]
 

@@ -29,7 +29,7 @@ PAGE_POLICIES = 50
 USERS_SHOWN = 20
 MAX_DRAFT_CHARS = 8_192  # of a policy in an address: its schedule alone is asked for
 
-router = APIRouter(route_class=PageRoute)
+router = APIRouter(route_class=PageRoute, include_in_schema=False)
 
 
 @dataclass(frozen=True, slots=True)

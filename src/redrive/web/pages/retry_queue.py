@@ -26,7 +26,7 @@ PATH = "/integrations/logs/retry-queue"
 QUALIFIERS = ("status", "type", "system", "endpoint", "error")
 STATUSES = {"pending": "Pending", "in_progress": "In progress"}
 
-router = APIRouter(route_class=PageRoute)
+router = APIRouter(route_class=PageRoute, include_in_schema=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,7 +36,7 @@ QUALIFIERS = ("workflow", "status", "since", "until")
 STATUSES = {status.value: status.value for status in RunStatus}
 NAMES_OFFERED = 100
 
-router = APIRouter(route_class=PageRoute)
+router = APIRouter(route_class=PageRoute, include_in_schema=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,7 @@ from redrive.web.visitor import PageRoute, Visitor
 PATH = "/settings"
 ACCOUNT_PATH = "/settings/account"
 
-router = APIRouter(route_class=PageRoute)
+router = APIRouter(route_class=PageRoute, include_in_schema=False)
 
 
 @dataclass(frozen=True, slots=True)

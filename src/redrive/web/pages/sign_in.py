@@ -21,7 +21,7 @@ STAY = ("link", "anew")  # with these in the address, whoever is signed in sees 
 
 _IN_ADDRESSES = "/?&=%#:;,+@!$'()*~[]"  # escaped already, where it has to be
 
-router = APIRouter(route_class=PageRoute)
+router = APIRouter(route_class=PageRoute, include_in_schema=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ from redrive.web.pages.retry_queue import PATH as RETRY_QUEUE
 from redrive.web.render import HEADERS, render
 from redrive.web.visitor import PageRoute, Visitor
 
-router = APIRouter(route_class=PageRoute)
+router = APIRouter(route_class=PageRoute, include_in_schema=False)
 
 
 @dataclass(frozen=True, slots=True)

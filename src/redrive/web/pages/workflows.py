@@ -31,7 +31,7 @@ STEPS_DRAWN = 8  # of a workflow in the list
 RUNS_SHOWN = 10
 MAX_VERSION = 2**31 - 1
 
-router = APIRouter(route_class=PageRoute)
+router = APIRouter(route_class=PageRoute, include_in_schema=False)
 
 
 @dataclass(frozen=True, slots=True)
