@@ -5,17 +5,22 @@ BIN     := $(VENV)/bin
 STAMP   := $(VENV)/.installed
 ARGS    ?=
 
-.PHONY: serve test check servers coverage bench sample screenshots install clean
+.PHONY: serve test read check servers coverage bench sample screenshots install clean
 
 serve: install
 	@exec $(BIN)/redrive serve $(ARGS)
 
 # Four at a time, a file to each, in the order of tests/conftest.py: much of a test's time is spent waiting.
-# Each process reads every test file: what was made of them is kept, also where the caller's Python keeps nothing.
 SPREAD  := -n 4 --dist loadfile --no-loadscope-reorder
 test: export PYTHONDONTWRITEBYTECODE =
-test: check servers
+test: servers
+	@$(MAKE) --no-print-directory --jobs=2 check read
 	@exec $(BIN)/pytest $(SPREAD) $(ARGS)
+
+# Each of the four processes reads every test file, and prepares it for pytest where nobody has yet. That is done once,
+# while the types are checked; what is wrong with a file, the tests say.
+read: install
+	@$(BIN)/pytest --collect-only --quiet > /dev/null 2>&1 || true
 
 check: install
 	$(BIN)/ruff format --check .

@@ -80,7 +80,7 @@ async def postgres(session_dir: Path) -> AsyncIterator[EmbeddedPostgres]:
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def template_database(postgres: EmbeddedPostgres) -> str:
     """A migrated database that nobody is connected to, to copy from."""
-    await _create_database(postgres, TEMPLATE, "template1")
+    await create_database(postgres, TEMPLATE, "template1")
     conn = await asyncpg.connect(database_of(postgres.url, TEMPLATE))
     try:
         await migrate(conn)
@@ -123,12 +123,12 @@ def database_of(url: str, name: str) -> str:
 @asynccontextmanager
 async def _database(postgres: EmbeddedPostgres, template: str) -> AsyncIterator[str]:
     name = f"test_{next(_numbers)}"
-    await _create_database(postgres, name, template)
+    await create_database(postgres, name, template)
     yield database_of(postgres.url, name)
     await _as_superuser(postgres, f"DROP DATABASE {name} WITH (FORCE)")
 
 
-async def _create_database(postgres: EmbeddedPostgres, name: str, template: str) -> None:
+async def create_database(postgres: EmbeddedPostgres, name: str, template: str) -> None:
     # Settings of a database are not copied with it.
     await _as_superuser(
         postgres,

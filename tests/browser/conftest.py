@@ -1,6 +1,6 @@
 """A real browser before a real installation, for the tests in this folder.
 
-installation   API and pages over a database of this test's own, whose clock the test moves; `installation.work()`
+installation   API and pages over a database to itself, whose clock the test moves; `installation.work()`
 live           the same by the database's clock, with a worker at work: for tests that click and wait
 signed_in      `await signed_in("ADMIN")`: a page of somebody with that role; at another width, in the dark …
 visit          the same for whoever is not signed in: `await visit.page()`
@@ -18,10 +18,12 @@ from playwright.async_api import Browser, Page
 
 from redrive.core.permissions import Role
 from support.chromium import COMMAND, ENV, Visit, find_chromium, open_chromium, visiting
-from support.engine import ManualClock
+from support.engine import ManualClock, Shared, clock, empty_url, shared_database
 from support.installation import Installation
 from support.installation import installation as open_installation
 from support.receiver import Receiver, open_receiver
+
+__all__ = ["clock", "empty_url", "shared_database"]
 
 SignedIn = Callable[..., Awaitable[Page]]
 
@@ -40,21 +42,18 @@ async def receiver() -> AsyncIterator[Receiver]:
         yield opened
 
 
-@pytest.fixture
-def clock() -> ManualClock:
-    return ManualClock()
-
-
 # The browser is asked for first: without one, nothing else is begun.
 @pytest_asyncio.fixture(loop_scope="session")
-async def installation(chromium: Browser, database_url: str, clock: ManualClock) -> AsyncIterator[Installation]:
-    async with open_installation(database_url, clock=clock) as redrive:
+async def installation(
+    chromium: Browser, empty_url: str, shared_database: Shared, clock: ManualClock
+) -> AsyncIterator[Installation]:
+    async with open_installation(empty_url, clock=clock, stores=shared_database.ways.stores) as redrive:
         yield redrive
 
 
 @pytest_asyncio.fixture(loop_scope="session")
-async def live(chromium: Browser, database_url: str) -> AsyncIterator[Installation]:
-    async with open_installation(database_url) as redrive, redrive.working():
+async def live(chromium: Browser, empty_url: str, shared_database: Shared) -> AsyncIterator[Installation]:
+    async with open_installation(empty_url, stores=shared_database.ways.stores) as redrive, redrive.working():
         yield redrive
 
 

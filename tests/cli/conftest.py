@@ -1,13 +1,14 @@
 """Fixtures of the command line's tests."""
 
-from collections.abc import AsyncIterator
-
 import pytest_asyncio
 
-from .world import World, open_world
+from support.engine import Shared, empty_url, shared_database
+
+from .world import World, world_on
+
+__all__ = ["empty_url", "shared_database"]
 
 
 @pytest_asyncio.fixture(loop_scope="session")
-async def world(database_url: str) -> AsyncIterator[World]:
-    async with open_world(database_url) as opened:
-        yield opened
+async def world(empty_url: str, shared_database: Shared) -> World:
+    return await world_on(shared_database.ways)

@@ -36,8 +36,8 @@ def page(notice):
 
 
 @pytest.fixture
-def program(tmp_path: Path, database_url: str) -> Path:
-    (tmp_path / "orders.py").write_text(PROGRAM.format(url=database_url))
+def program(tmp_path: Path, empty_url: str) -> Path:
+    (tmp_path / "orders.py").write_text(PROGRAM.format(url=empty_url))
     (tmp_path / "broken.py").write_text("import no_such_module_at_all\n")
     return tmp_path
 

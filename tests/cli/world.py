@@ -3,8 +3,6 @@
 Built on the store alone: what the engine would do is done by hand, one step at a time.
 """
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
 from uuid import UUID
@@ -28,7 +26,7 @@ from redrive.store.runs import NewRun, begin_run
 from redrive.store.seal import Sealer
 from redrive.store.tasks import Tasks
 from redrive.store.workflows import put_workflow, version_of
-from support.engine import claim_due
+from support.engine import Ways, claim_due
 
 ACT = Act("test", "because of a test")
 CLOCK = DatabaseClock()
@@ -176,15 +174,8 @@ async def make_org(engine: Database, name: str) -> UUID:
     return await ensure_org(engine, name, presets(PresetOverrides()), overridden=frozenset())
 
 
-@asynccontextmanager
-async def open_world(url: str, target: str = "http://127.0.0.1:9/hook") -> AsyncIterator[World]:
-    engine = await Database.open(url, role="redrive_engine", size=4)
-    app = await Database.open(url, role="redrive_app", size=4)
-    try:
-        org_id = await make_org(engine, "default")
-        async with app.tenant(org_id) as session:
-            row, _ = await endpoints().create(session, EndpointSpec("billing", target, event_types=("order.*",)), ACT)
-        yield World(url, engine, app, org_id, row["id"])
-    finally:
-        await app.close()
-        await engine.close()
+async def world_on(ways: Ways, target: str = "http://127.0.0.1:9/hook") -> World:
+    org_id = await make_org(ways.db, "default")
+    async with ways.app.tenant(org_id) as session:
+        row, _ = await endpoints().create(session, EndpointSpec("billing", target, event_types=("order.*",)), ACT)
+    return World(ways.url, ways.db, ways.app, org_id, row["id"])

@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest_asyncio
 
-from redrive.app import Stores
 from support.engine import ManualClock, Shared, clock, empty_url, shared_database
 from support.holding import HoldingReceiver, open_holding
 from support.installation import Installation, installation
@@ -26,8 +25,7 @@ async def receiver() -> AsyncIterator[HoldingReceiver]:
 async def redrive(
     empty_url: str, shared_database: Shared, clock: ManualClock, receiver: HoldingReceiver
 ) -> AsyncIterator[Installation]:
-    ways = shared_database.ways
-    async with installation(empty_url, clock=clock, stores=Stores(ways.db, ways.app)) as opened:
+    async with installation(empty_url, clock=clock, stores=shared_database.ways.stores) as opened:
         yield opened
         await assert_sound(empty_url, received=receiver.ids, now=clock.now())
 

@@ -22,7 +22,8 @@ import asyncpg
 import pytest
 import pytest_asyncio
 
-from conftest import database_of
+from conftest import create_database, database_of
+from redrive.app import Stores
 from redrive.core.address import AddressRules
 from redrive.core.decide import Decision, Die, Reason, RetryIn, Succeed
 from redrive.core.lifecycle import MARKS
@@ -370,12 +371,11 @@ def clock() -> ManualClock:
 async def shared_database(postgres: EmbeddedPostgres, template_database: str) -> "AsyncIterator[Shared]":
     """One database for all tests that can do with an emptied one: making one takes longer than most of them."""
     superuser = await asyncpg.connect(postgres.superuser_url)
-    try:
-        # Each folder that takes this fixture has one of its own, over the same database.
-        if not await superuser.fetchval("SELECT EXISTS (SELECT FROM pg_database WHERE datname = $1)", SHARED):
-            await superuser.execute(f"CREATE DATABASE {SHARED} TEMPLATE {template_database} OWNER redrive")
-    finally:
-        await superuser.close()
+    # Each folder that takes this fixture has one of its own, over the same database.
+    is_there = await superuser.fetchval("SELECT EXISTS (SELECT FROM pg_database WHERE datname = $1)", SHARED)
+    await superuser.close()
+    if not is_there:
+        await create_database(postgres, SHARED, template_database)
     owner = await asyncpg.connect(database_of(postgres.superuser_url, SHARED))
     # Without triggers and foreign keys, in any order.
     await owner.execute("SET session_replication_role = replica; SET lock_timeout = '10s'")
@@ -413,6 +413,10 @@ class Ways:
     db: Database
     app: Database
     sql: "asyncpg.Pool[Record]"
+
+    @property
+    def stores(self) -> Stores:
+        return Stores(self.db, self.app)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
