@@ -10,8 +10,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
-import msgspec
-
 from redrive.core.headers import TOO_LARGE, are_too_large, value_problem
 from redrive.core.json_depth import MAX_JSON_DEPTH, is_too_deep
 from redrive.core.limits import MAX_PAYLOAD_BYTES
@@ -28,6 +26,7 @@ NO_BODY = b""
 UNRENDERED = b"null"
 
 _OF_INPUT = re.compile(r"(?:body|input|payload)[. ]")
+_NUMBER = re.compile(r"[+-]?[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,8 +220,7 @@ def _placed(name: str) -> Iterator[None]:
 
 
 def _number(text: str) -> float:
-    """As JSON writes numbers: 1_000 and the digits of other scripts, which Python would read, are none."""
-    try:
-        return msgspec.json.decode(text, type=float)
-    except (msgspec.DecodeError, UnicodeEncodeError):
-        raise TemplateError("must be a number of seconds") from None
+    """1_000 and the digits of other scripts, which Python would read, are none."""
+    if _NUMBER.fullmatch(text.strip()) is None:
+        raise TemplateError("must be a number of seconds")
+    return float(text)
