@@ -2,6 +2,10 @@
 
 from playwright.async_api import Page
 
+from support.axe import assert_accessible
+
+WIDTHS = (390, 768, 1440)
+
 # The page itself must not be wider than the window; a table in a box that scrolls by itself may be.
 _TOO_WIDE = """
 () => {
@@ -15,6 +19,20 @@ _TOO_WIDE = """
     .concat([`the page is ${document.documentElement.scrollWidth} px wide`]);
 }
 """
+
+
+async def assert_holds_at_any_width(page: Page, height: int = 900) -> None:
+    """Of a page that is open at the least width, in the dark: it fits at all, and is for everybody in both colours."""
+    await assert_fits(page)
+    await assert_accessible(page)
+    for width in WIDTHS[1:]:
+        await page.set_viewport_size({"width": width, "height": height})
+        await assert_fits(page)
+    await page.emulate_media(color_scheme="light")
+    await assert_accessible(page)
+    await page.set_viewport_size({"width": WIDTHS[0], "height": height})
+    await assert_fits(page)
+    await page.emulate_media(color_scheme="dark")
 
 
 async def assert_fits(page: Page) -> None:
