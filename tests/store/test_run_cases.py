@@ -267,6 +267,27 @@ async def test_a_run_does_not_end_in_part_while_a_letter_of_it_waits_for_a_perso
     assert len(await engine.db.fetch("sweep_runs", engine.org_id, now, 10)) == 1
 
 
+@pytest.mark.parametrize(("verbs", "ends"), [(("ignore",), "PARTIAL"), (("ignore", "reopen"), "DLQ_PENDING")])
+async def test_a_run_that_ends_while_somebody_is_at_a_letter_of_it_goes_by_what_they_did(
+    engine: Engine, verbs: tuple[str, ...], ends: str
+) -> None:
+    flow = await Flow.begun(engine)
+    await flow.succeed()
+    dead = await flow.die()
+    for verb in verbs[:-1]:
+        async with engine.app.tenant(engine.org_id) as session:
+            assert await dead_letters.mark(session, dead.id, verb, PERSON) is None
+    await flow.replay(0, "STEP_ONLY")
+    job = await flow.claim()
+    async with engine.app.tenant(engine.org_id) as session:
+        assert await dead_letters.mark(session, dead.id, verbs[-1], PERSON) is None
+        ending = asyncio.create_task(flow.succeed(job))
+        await engine.until("SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted)")
+    await ending
+    assert (await flow.statuses())[0] == ends
+    await assert_in_order(engine)
+
+
 async def test_of_many_steps_that_end_at_once_no_more_is_read_than_the_memory_holds(
     engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -49,13 +49,13 @@ BEGIN
      WHERE org_id = NEW.org_id AND id = v_run AND status <> 'RUNNING';
     PERFORM redrive.count_for(NEW.org_id, 'workflow.dlq_replays', 1);
   ELSIF NEW.state = 'open' AND OLD.state <> 'replaying' THEN
-    -- Somebody may be at another letter of the run: they, too, decide by what the other did.
-    PERFORM FROM redrive.run r WHERE r.org_id = NEW.org_id AND r.id = v_run AND r.status IN ('DLQ_PENDING', 'FAILED', 'PARTIAL') FOR UPDATE;
+    -- Somebody may be at another letter of the run, or the engine at its end: they, too, decide by what the other did.
+    PERFORM FROM redrive.run r WHERE r.org_id = NEW.org_id AND r.id = v_run FOR UPDATE;
     UPDATE redrive.run SET status = 'DLQ_PENDING', finished_at = NULL, updated_at = NEW.updated_at, cancelled_at = NULL, cancelled_by = NULL,
            cancelled_because = NULL
      WHERE org_id = NEW.org_id AND id = v_run AND status IN ('FAILED', 'PARTIAL');
   ELSIF NEW.state IN ('resolved', 'ignored', 'deleted') AND v_state = 'dead' THEN
-    PERFORM FROM redrive.run r WHERE r.org_id = NEW.org_id AND r.id = v_run AND r.status IN ('DLQ_PENDING', 'FAILED') FOR UPDATE;
+    PERFORM FROM redrive.run r WHERE r.org_id = NEW.org_id AND r.id = v_run FOR UPDATE;
     UPDATE redrive.run r SET status = 'FAILED', finished_at = NEW.updated_at, updated_at = NEW.updated_at
      WHERE r.org_id = NEW.org_id AND r.id = v_run AND r.status = 'DLQ_PENDING' AND NOT EXISTS (
        SELECT FROM redrive.task t JOIN redrive.dead_letter d ON d.org_id = t.org_id AND d.task_id = t.id
