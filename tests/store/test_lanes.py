@@ -17,7 +17,7 @@ from redrive.store.db import query
 from redrive.store.dead_letters import Order, redrive
 from redrive.store.endpoints import delete_endpoint
 from redrive.store.events import accept_test
-from support.engine import PERSON, Engine, ManualClock, claim_arguments, open_engine
+from support.engine import PERSON, Engine, ManualClock, Shared, claim_arguments, open_engine
 
 EXPIRE = "UPDATE redrive.task SET state = 'dead', reason = 'expired', due_at = 'infinity' WHERE event_id = $1"
 ANYBODY_WAITS = "SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted)"
@@ -401,17 +401,27 @@ async def test_a_lane_has_one_head_whatever_happens(engine: Engine) -> None:
         await engine.sql.execute("UPDATE redrive.task SET behind = NULL")
 
 
-async def test_a_long_lane_costs_a_claim_nothing(engine: Engine) -> None:
+# As after an ANALYZE that saw pages, and no row in them: the planner believes that there never is one.
+EMPTIED = """
+SELECT pg_restore_relation_stats('schemaname', 'redrive', 'relname', name, 'relpages', 100, 'reltuples', 0::real)
+  FROM unnest($1::text[]) name"""
+
+
+@pytest.mark.parametrize("believed_empty", [False, True])
+async def test_a_long_lane_costs_a_claim_nothing(engine: Engine, shared_database: Shared, believed_empty: bool) -> None:
     """Pages touched by a claim of another endpoint: the same with ten thousand tasks behind a blocked head."""
+    if believed_empty:
+        await shared_database.owner.execute(EMPTIED, ["task"])
     await engine.endpoint("blocked", event_types=("blocked",), ordered=True)
     other = await engine.endpoint("other", event_types=("other",))
 
     async def pages() -> int:
-        async with engine.sql.acquire() as connection:
-            trial = connection.transaction()
+        text = f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {query('claim')}"
+        async with engine.db.transaction() as session:  # under the engine's own settings
+            trial = session._connection.transaction()
             await trial.start()
-            text = f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {query('claim')}"
-            (plan,) = json.loads(await connection.fetchval(text, *claim_arguments(engine, engine.first_tries(other))))
+            asked = claim_arguments(engine, engine.first_tries(other))
+            (plan,) = json.loads(await session._connection.fetchval(text, *asked))
             await trial.rollback()
         return int(plan["Plan"]["Shared Hit Blocks"]) + int(plan["Plan"]["Shared Read Blocks"])
 
@@ -445,8 +455,13 @@ async def test_a_look_behind_the_floor_costs_the_same_however_many_wake_ups_were
         assert await pages(floor) <= few + 5
 
 
-async def test_to_wake_many_lanes_each_is_looked_for_by_its_key(engine: Engine) -> None:
+@pytest.mark.parametrize("believed_empty", [False, True])
+async def test_to_wake_many_lanes_each_is_looked_for_by_its_key(
+    engine: Engine, shared_database: Shared, believed_empty: bool
+) -> None:
     """Whatever the planner takes a thousand for: each compared with each would hold up every claim."""
+    if believed_empty:
+        await shared_database.owner.execute(EMPTIED, ["lane_wake", "lane"])
     await engine.accept_all([engine.new_event("h", handler="h", ordering_key=f"k{n}") for n in range(1_000)])
     async with engine.db.transaction() as session:
         text = f"EXPLAIN (ANALYZE, FORMAT JSON) {query('wake_lanes')}"

@@ -39,7 +39,8 @@ judged AS MATERIALIZED (
   SELECT unnest(l.numbers) AS number, l.head IS NULL OR (l.org_id, l.lane) IN (SELECT k.org_id, k.lane FROM locked k) AS is_done
     FROM lanes l),
 gone AS (
-  DELETE FROM redrive.lane_wake w USING judged j WHERE w.number = j.number AND j.is_done)
+  -- by their numbers, too: the table is empty most of the time, and taken for so small that each would be compared with each
+  DELETE FROM redrive.lane_wake w WHERE w.number = ANY (ARRAY(SELECT j.number FROM judged j WHERE j.is_done)))
 -- The others are told, too: whoever wakes a lane may not be the one who can serve it.
 SELECT p.queue, p.org_id, coalesce(p.endpoint_id, '00000000-0000-0000-0000-000000000000'::uuid) AS place, p.is_retry,
        turn.is_ours, j.n AS seen, j.last, j.done_to,
