@@ -16,7 +16,7 @@ import asyncpg
 import pytest
 import pytest_asyncio
 
-from conftest import database_of
+from conftest import create_database, database_of
 from redrive.core.decide import Succeed
 from redrive.core.outcome import Success
 from redrive.core.ports import NO_EXCHANGE, Job, Place, Settlement, Stream
@@ -182,9 +182,7 @@ APP = [
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def facts(postgres: EmbeddedPostgres, template_database: str) -> AsyncIterator[Facts]:
-    superuser = await asyncpg.connect(postgres.superuser_url)
-    await superuser.execute(f"CREATE DATABASE {NAME} TEMPLATE {template_database} OWNER redrive")
-    await superuser.close()
+    await create_database(postgres, NAME, template_database)
     async with open_engine(database_of(postgres.url, NAME), ManualClock()) as engine:
         version = await put_workflow(engine, steps=STEPS)
         owner = await asyncpg.connect(database_of(postgres.superuser_url, NAME))

@@ -228,9 +228,9 @@ def moment_of(text: str) -> datetime:
     return found
 
 
-def is_too_far(until: str | None, now: datetime) -> bool:
+def is_too_far(until: str, now: datetime) -> bool:
     """Of a wait until a time that its definition says. A run that begins later waits less."""
-    return until is not None and not holds_expression(until) and (moment_of(until) - now).total_seconds() > MAX_WAIT_S
+    return not holds_expression(until) and (moment_of(until) - now).total_seconds() > MAX_WAIT_S
 
 
 def read_text_template(reader: SpecReader, checked: Checked, name: str) -> str | None:

@@ -110,7 +110,7 @@ async def put_workflow(
     encoded = msgspec.json.encode(bindings).decode()
     if before is not None and before["bindings"] == encoded and version_of(before, sealer).workflow == workflow:
         return before, False
-    newest = next(iter(await list_versions(session, workflow.name)), None)
+    newest = await session.fetchrow("list_workflow_versions", session.org_id, workflow.name, 1)
     if newest is not None and newest["version"] >= MAX_VERSIONS:
         raise TooManyWorkflows(f"A workflow has at most {MAX_VERSIONS} versions. Give this one another name")
     version_id: UUID = new_id()
@@ -177,7 +177,6 @@ async def list_workflows(session: Session, *, limit: int, after: Sequence[object
 async def _bind(session: Session, workflow: Workflow, clock: Clock) -> list[Binding]:
     """What the steps name, looked up; all that is missing or out of reach is told at once."""
     errors: list[tuple[tuple[str | int, ...], str]] = []
-    now = await time_of(session, clock)
     bindings = []
     for index, step in enumerate(workflow.steps):
         policy_id = endpoint_id = None
@@ -189,7 +188,7 @@ async def _bind(session: Session, workflow: Workflow, clock: Clock) -> list[Bind
             endpoint_id = await _http_endpoint(session, step.endpoint)
             if endpoint_id is None:
                 errors.append((("steps", index, "endpoint"), f"there is no HTTP endpoint {step.endpoint!r}"))
-        if is_too_far(step.until, now):
+        if step.until is not None and is_too_far(step.until, await time_of(session, clock)):
             errors.append((("steps", index, "until"), TOO_FAR))
         bindings.append(Binding(policy_id, endpoint_id))
     if errors:
