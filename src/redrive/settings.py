@@ -45,6 +45,8 @@ MAX_DISABLE_AFTER_DAYS = 365
 DAY_S = 86_400.0
 MAX_SHOWN_VALUE_CHARS = 100
 MIN_KEY_CHARS = 16
+MAX_COLLECTED_QUEUES = 100
+MAX_QUEUE_NAME_BYTES = 255
 
 Network = IPv4Network | IPv6Network
 
@@ -61,8 +63,12 @@ def default_data_dir() -> Path:
     return (Path(base) if base.startswith("/") else Path.home() / ".local" / "share") / "redrive"
 
 
+def _parts(text: str) -> list[str]:
+    return [part.strip() for part in text.split(",") if part.strip()]
+
+
 def _split(value: object) -> object:
-    return [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
+    return _parts(value) if isinstance(value, str) else value
 
 
 def _networks(value: object) -> object:
@@ -106,6 +112,20 @@ def _database_url(value: str | None) -> str | None:
     if value is not None and not value.startswith(("postgresql://", "postgres://")):
         raise ValueError("not a PostgreSQL URL")
     return value
+
+
+def _broker_urls(value: SecretStr | None) -> SecretStr | None:
+    for url in _parts(value.get_secret_value()) if value is not None else ():
+        parts = urlsplit(url)
+        if parts.scheme not in ("amqp", "amqps") or not parts.hostname:
+            raise ValueError("not a URL of a RabbitMQ")
+    return value
+
+
+def _queue_names(value: tuple[str, ...]) -> tuple[str, ...]:
+    if len(value) > MAX_COLLECTED_QUEUES or not all(0 < len(name.encode()) <= MAX_QUEUE_NAME_BYTES for name in value):
+        raise ValueError("too many, or not names of queues")
+    return tuple(dict.fromkeys(value))
 
 
 def _long_enough(value: SecretStr | None) -> SecretStr | None:
@@ -284,6 +304,32 @@ class Settings(BaseSettings):
         ge=0,
         le=MAX_DISABLE_AFTER_DAYS,
     )
+    rabbitmq_url: Annotated[SecretStr | None, AfterValidator(_broker_urls)] = _setting(
+        None,
+        "RabbitMQ that messages are consumed from and published to; the nodes of a cluster separated by commas.",
+        'URLs that begin with amqp:// or amqps://, like "amqp://user:password@rabbit.example.com/vhost"',
+        secret=True,
+    )
+    rabbitmq_collect: Annotated[tuple[str, ...], NoDecode, BeforeValidator(_split), AfterValidator(_queue_names)] = (
+        _setting(
+            (),
+            "Dead-letter queues of RabbitMQ that are emptied into Redrive's dead letters, separated by commas.",
+            f'at most {MAX_COLLECTED_QUEUES} names of queues, like "orders-dlq,outbound-transformer-dlq"',
+        )
+    )
+    rabbitmq_org: str = _setting(
+        "default",
+        "Org that RabbitMQ belongs to: it gets the dead letters, and alone may have endpoints of kind `rabbitmq`.",
+        "the name of an org",
+        min_length=1,
+        max_length=100,
+    )
+    rabbitmq_redrive_to: Annotated[Literal["exchange", "queue"], BeforeValidator(_lower)] = _setting(
+        "exchange",
+        "Where a redrive publishes a message: to the exchange and routing key that it was first published to, or"
+        " straight to the queue that it died in, past all others that are bound to that exchange.",
+        '"exchange" or "queue"',
+    )
     service_version: str = _setting(
         "1.0.0",
         "Version that this service gives of itself in dead letters of a broker.",
@@ -296,6 +342,11 @@ class Settings(BaseSettings):
     def pooler(self) -> Literal["none", "transaction"]:
         """What stands before the database in use: before the embedded one, nothing."""
         return "none" if self.database_url is None else self.database_pooler
+
+    @property
+    def broker_urls(self) -> tuple[str, ...]:
+        """The nodes of RabbitMQ, passwords and all; none: there is no broker."""
+        return tuple(_parts(self.rabbitmq_url.get_secret_value())) if self.rabbitmq_url is not None else ()
 
     def direct_url(self, url: str) -> str | None:
         """Where a connection keeps its session, for a database reached by `url`; None where only a pooler is known."""
