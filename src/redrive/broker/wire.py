@@ -80,5 +80,17 @@ def _read_time(value: bytes) -> tuple[int, datetime | FarTime]:
         return 8, FarTime(_TIME.unpack_from(value)[0])
 
 
-decode.METHODS |= {"shortstr": _read_short, "timestamp": _read_time}
-decode.TABLE_MAPPING[b"T"] = _read_time
+def _read_table(value: bytes) -> tuple[int, dict[str, Any]]:
+    (length,) = _LENGTH.unpack_from(value)
+    offset, end = _LENGTH.size, _LENGTH.size + length
+    table: dict[str, Any] = {}
+    while offset < end:
+        consumed, name = _read_short(value[offset:])
+        offset += consumed
+        consumed, table[name] = decode.embedded_value(value[offset:])
+        offset += consumed
+    return end, table
+
+
+decode.METHODS |= {"table": _read_table, "shortstr": _read_short, "timestamp": _read_time}
+decode.TABLE_MAPPING |= {b"F": _read_table, b"T": _read_time}

@@ -3,9 +3,7 @@
 Called by engine.worker. Coroutine functions run in the loop; plain functions run in daemon threads.
 """
 
-import asyncio
 import inspect
-import traceback
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextvars import copy_context
 from datetime import datetime
@@ -13,11 +11,11 @@ from functools import partial
 from json import dumps
 from typing import Any
 
-from redrive.core.classify import failure_of
 from redrive.core.outcome import Category, Failure, Success
 from redrive.core.ports import HANDLER_QUEUE_PREFIX, STEP_HANDLER_PREFIX, Exchange, Job, Released, Try
 from redrive.core.step_ports import StepBook
 from redrive.core.steps import MAX_OUTPUT_BYTES
+from redrive.destinations.handler_calls import call_handler
 from redrive.destinations.handler_tasks import StepTask, Task, json_of
 from redrive.destinations.steps import UNREADABLE, Known, not_to_be_tried, output_problem
 from redrive.destinations.threads import DaemonThreads
@@ -89,21 +87,12 @@ class HandlerDestination:
 
 
 async def _tried(call: Callable[[], Awaitable[Any]], task: Task, timeout_s: float) -> Try:
-    """Call a handler within its time. Whatever it raises is a failed try, even SystemExit: that would end the loop."""
-    try:
-        async with asyncio.timeout(timeout_s) as limit:
-            result = await call()
-    except BaseException as error:
-        if isinstance(error, asyncio.CancelledError) and _told_to_stop():
-            raise
-        if isinstance(error, TimeoutError) and limit.expired():
-            # A thread cannot be stopped: it may still act after this.
-            message = f"The handler {task.name!r} did not finish within {timeout_s:g} s."
-            return Try(Failure(Category.TIMEOUT, message, possible_duplicate=True))
-        return Try(failure_of(error, traceback.format_exc()))
+    done = await call_handler(call, task.name, timeout_s)
+    if isinstance(done, Failure):
+        return Try(done)
     if isinstance(task, StepTask):
-        return _step_done(task, result)
-    return Try(Success(), Exchange(response_body=_stored(result)))
+        return _step_done(task, done.value)
+    return Try(Success(), Exchange(response_body=_stored(done.value)))
 
 
 def _step_done(task: StepTask, result: object) -> Try:
@@ -123,12 +112,6 @@ def _step_done(task: StepTask, result: object) -> Try:
 def _unusable(task: StepTask, why: str) -> Try:
     message = f"The step {task.step!r} returned what {why}"
     return Try(Failure(Category.VALIDATION, message[:MAX_MESSAGE_CHARS], possible_duplicate=True))
-
-
-def _told_to_stop() -> bool:
-    """Whether this try itself is being cancelled. Else a CancelledError comes from something the handler waited for."""
-    this = asyncio.current_task()
-    return this is not None and this.cancelling() > 0
 
 
 def _stored(result: object) -> bytes | None:
