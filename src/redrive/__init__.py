@@ -8,6 +8,7 @@ from redrive.core.steer import GiveUp, RetryLater
 from redrive.destinations.handler_tasks import StepTask, Task
 from redrive.library import Redrive
 from redrive.python_workflows import step
+from redrive.sources.messages import Message
 from redrive.version import __version__
 
 if TYPE_CHECKING:
@@ -17,6 +18,7 @@ __all__ = [
     "ConfigurationError",
     "DeadLetterNotice",
     "GiveUp",
+    "Message",
     "NotFound",
     "NotPossible",
     "Redrive",

@@ -18,6 +18,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 from uuid import UUID
 
+from redrive.core.broker import MAX_SOURCE_BYTES, ConsumerSpec
+from redrive.core.policy import Policy
 from redrive.core.workflow import Workflow
 from redrive.destinations.callbacks import Callback
 from redrive.destinations.python import Handler
@@ -30,6 +32,8 @@ from redrive.store.orgs import DEFAULT_ORG
 from redrive.store.run_handover import start_run
 
 MAX_NAME_CHARS = 200
+MAX_CONCURRENCY = 10_000
+MAX_PREFETCH = 65_535  # AMQP knows no more
 
 H = TypeVar("H", bound=Handler)
 C = TypeVar("C", bound=Callback)
@@ -58,6 +62,7 @@ class Redrive:
         self._opening = asyncio.Lock()
         self.handlers: dict[str, Handler] = {}
         self.workflows: dict[str, Workflow] = {}
+        self.consumers: dict[str, ConsumerSpec] = {}
         self.dead_letter_callback: Callback | None = None
         self._policies: dict[str, str] = {}
 
@@ -95,6 +100,39 @@ class Redrive:
         self.workflows[name] = workflow
         self.handlers |= handlers
         return cls
+
+    def consume(
+        self,
+        queue: str,
+        *,
+        policy: str | Policy = "transformer",
+        name: str | None = None,
+        concurrency: int = 50,
+        prefetch: int | None = None,
+        json: bool = True,
+        declare: bool = True,
+    ) -> Callable[[H], H]:
+        """Register a handler for the messages of a queue of RabbitMQ; `redrive consume` runs it.
+
+        `policy` is a name or a Policy; `name` is how dead letters call the service, by default as the queue. With
+        `json` a message that is not JSON is a dead letter, and the handler finds it read in `payload`. With `declare`
+        a queue that does not exist is made. `prefetch`: how many messages may wait here besides those under way.
+        """
+        if not 1 <= len(queue.encode()) <= MAX_SOURCE_BYTES:
+            raise ValueError(f"the name of a queue to consume has 1 to {MAX_SOURCE_BYTES} bytes")
+        if queue in self.consumers:
+            raise ValueError(f"there is a consumer of {queue!r} already")
+        if not 1 <= concurrency <= MAX_CONCURRENCY:
+            raise ValueError(f"concurrency is a whole number from 1 to {MAX_CONCURRENCY}")
+        at_once = min(concurrency + (concurrency if prefetch is None else prefetch), MAX_PREFETCH)
+
+        def register(handler: H) -> H:
+            self.consumers[queue] = ConsumerSpec(
+                queue, handler, policy, name or queue, concurrency, at_once, is_json=json, declare=declare
+            )
+            return handler
+
+        return register
 
     def on_dead_letter(self, callback: C) -> C:
         """Register what is told of dead letters, asynchronous or not: it gets a DeadLetterNotice."""
@@ -201,6 +239,11 @@ class Redrive:
             if self._producer is None:
                 self._producer = await Producer.open(self.database_url(), pooler=self._pooler or self.settings().pooler)
         return self._producer
+
+    @property
+    def named_database_url(self) -> str | None:
+        """The one that this app was told itself."""
+        return self._database_url
 
     @property
     def org(self) -> str:

@@ -11,8 +11,6 @@ from aiormq.exceptions import ChannelAccessRefused, ChannelNotFoundEntity, Chann
 from redrive.broker.link import said, scratch
 from redrive.core.broker import DEAD_SUFFIX
 
-MAX_SOURCE_BYTES = 200  # a queue's name has 255, and those of the delay queues are longer
-
 Arguments = Mapping[str, str]
 
 QUORUM: Arguments = {"x-queue-type": "quorum"}

@@ -7,6 +7,7 @@ import typer
 from redrive.cli import (
     audit,
     check,
+    consume,
     dead,
     endpoints,
     events,
@@ -54,7 +55,7 @@ def redrive(
     """Reliable delivery with retries, dead letters and redrive."""
 
 
-for single in (serve, worker, hub, migrate, check, login_link, send, pausing, stats, audit, notices):
+for single in (serve, worker, consume, hub, migrate, check, login_link, send, pausing, stats, audit, notices):
     single.add_to(app)
 for name, noun in (
     ("dead", dead),

@@ -48,6 +48,8 @@ PASSED_ON = (
     "disable_after_days",
     "service_version",
     "trust_proxy",
+    "rabbitmq_org",
+    "rabbitmq_redrive_to",
 )
 
 log = structlog.get_logger("redrive.serve")
@@ -79,6 +81,12 @@ class ServiceOptions:
     ] = None
 
 
+BrokerUrl = Annotated[
+    str | None,
+    typer.Option("--rabbitmq", metavar="URL", help="RabbitMQ: amqp://user:password@host/vhost.", show_default=False),
+]
+
+
 def add_to(app: typer.Typer) -> None:
     command(app, "serve")(serve)
     command(app, "api", hidden=True)(api)
@@ -92,6 +100,7 @@ def serve(
         int | None, typer.Option("--port", help="Port to listen on; 0 takes a free one.", show_default=False)
     ] = None,
     workers: Annotated[int | None, typer.Option("--workers", help="Worker processes.", show_default=False)] = None,
+    rabbitmq: BrokerUrl = None,
     no_worker: Annotated[bool, typer.Option("--no-worker", help="API only; workers run elsewhere.")] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -106,6 +115,7 @@ def serve(
             database_url=place.database_url,
             concurrency=options.concurrency,
             allow_networks=options.allow_networks,
+            rabbitmq_url=rabbitmq,
             log_format=options.log_format,
             log_level=options.log_level,
         )
@@ -200,6 +210,9 @@ def _child_env(settings: Settings, url: str) -> dict[str, str]:
     env["REDRIVE_DATABASE_DIRECT_URL"] = settings.direct_url(url) or ""
     # An empty variable counts as unset, and a file might open what a flag has closed: say it.
     env["REDRIVE_ALLOW_NETWORKS"] = ",".join(map(str, settings.allow_networks)) or "none"
+    env["REDRIVE_RABBITMQ_COLLECT"] = ",".join(settings.rabbitmq_collect)
+    if settings.rabbitmq_url is not None:
+        env["REDRIVE_RABBITMQ_URL"] = settings.rabbitmq_url.get_secret_value()
     if settings.public_url is not None:
         env["REDRIVE_PUBLIC_URL"] = settings.public_url
     if settings.archive_dir is not None:

@@ -15,7 +15,7 @@ import uvloop
 from redrive.cli.connect import proven_sealer, reach
 from redrive.cli.options import Place, command
 from redrive.cli.runner import Refused, WrongUsage, run_service
-from redrive.cli.serve import ServiceOptions
+from redrive.cli.serve import BrokerUrl, ServiceOptions
 from redrive.core.workflow import Workflow, WorkflowError
 from redrive.engine.supervisor import stop_on_signals
 from redrive.observe.logs import set_up_logs
@@ -42,6 +42,7 @@ def add_to(app: typer.Typer) -> None:
 def worker(
     place: Place,
     options: ServiceOptions,
+    rabbitmq: BrokerUrl = None,
     app: Annotated[
         str | None,
         typer.Option(
@@ -57,6 +58,7 @@ def worker(
             database_url=place.database_url,
             concurrency=options.concurrency,
             allow_networks=options.allow_networks,
+            rabbitmq_url=rabbitmq,
             log_format=options.log_format,
             log_level=options.log_level,
         )

@@ -4,19 +4,21 @@ A source takes a DeadMessage from a dead-letter queue and hands it to a DeadMess
 destination asks the ReturnBook where it came from, and publishes it there.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 from uuid import UUID
 
 from redrive.core.decide import Reason
 from redrive.core.outcome import Failure
+from redrive.core.policy import Policy
 
 RETURN_QUEUE = "rabbitmq.return"  # of workers: messages that go back to where they came from
 RABBITMQ_QUEUE = "rabbitmq"  # of workers: events for endpoints of this kind
 RABBITMQ_KIND = "rabbitmq"
 DEAD_SUFFIX = "-dlq"
+MAX_SOURCE_BYTES = 200  # a queue's name has 255, and those of the delay queues are longer
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,3 +102,17 @@ class ReturnBook(Protocol):
     async def returns(self, keys: Sequence[tuple[UUID, UUID]]) -> list[Return]:
         """By org and task."""
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerSpec:
+    """A handler for the messages of a queue. `policy`: a name, or the policy itself."""
+
+    queue: str
+    handler: Callable[[Any], Any]
+    policy: str | Policy
+    service: str
+    concurrency: int
+    prefetch: int
+    is_json: bool = True
+    declare: bool = True

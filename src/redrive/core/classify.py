@@ -108,7 +108,11 @@ def error_category(e: BaseException) -> Category:
 
 def classify_error(e: BaseException) -> str:
     """A broker's name for the class: transient, client, validation, configuration or unknown."""
-    category = error_category(e)
+    return broker_name(error_category(e))
+
+
+def broker_name(category: Category) -> str:
+    """A class as a broker's dead letters name it."""
     if category in TRANSIENT:
         return "transient"
     return "client" if category is Category.CLIENT_ERROR else category.value

@@ -1,0 +1,207 @@
+"""A consumer of a queue of RabbitMQ: a try for each message, and what follows by its policy.
+
+What succeeds is acknowledged. What is to be tried again is published to a delay queue, what is not to the dead-letter
+queue; when the broker has confirmed that, the message itself is acknowledged. So at any moment it is in a queue: a
+process or a broker that dies leaves it to be given out again. Needs no database. Run by `redrive consume`.
+"""
+
+import asyncio
+import inspect
+import time
+from collections.abc import Callable, Sequence
+from contextvars import copy_context
+from functools import partial
+from typing import Any
+
+import msgspec
+import structlog
+from aiormq.abc import AbstractChannel, AbstractConnection, DeliveredMessage
+
+from redrive.broker import topology
+from redrive.broker.link import LOST, said
+from redrive.broker.publisher import Publisher
+from redrive.core.broker import ConsumerSpec
+from redrive.core.decide import AwaitPerson, Decision, Die, Reason, RetryIn, Succeed, decide
+from redrive.core.delay_queues import rungs
+from redrive.core.outcome import Category, Failure, Success
+from redrive.core.policy import Policy
+from redrive.destinations.handler_calls import call_handler
+from redrive.destinations.threads import DaemonThreads
+from redrive.sources.delivery import Delivery
+from redrive.sources.messages import Message
+from redrive.sources.onward import Onward
+from redrive.sources.staying import first_of, stay_connected, watch
+
+MAX_LOSSES = 10  # a message that takes its consumer with it, again and again, is given up
+MAX_THREADS = 64
+DRAIN_S = 8.0
+
+log = structlog.get_logger("redrive.consumer")
+
+
+class Consumer:
+    """`service_version` stands in dead letters. `dice` rolls the jitter, `now` is Unix time."""
+
+    def __init__(
+        self,
+        spec: ConsumerSpec,
+        policy: Policy,
+        urls: Sequence[str],
+        *,
+        service_version: str,
+        dice: Callable[[], float],
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        self._spec = spec
+        self._policy = policy
+        self._urls = urls
+        self._dice = dice
+        self._now = now
+        self._delay_queues = [rung.queue for rung in rungs(spec.queue, policy)]
+        self._publisher = Publisher(urls, name=f"redrive publisher of {spec.queue}")
+        self._onward = Onward(spec, policy, self._publisher, service_version=service_version, now=now)
+        self._threads = DaemonThreads(min(spec.concurrency, MAX_THREADS), name="redrive-consumer")
+        self._inbox: asyncio.Queue[Delivery] = asyncio.Queue()  # never more than the prefetch
+        self._busy = 0
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self._log = log.bind(queue=spec.queue, service=spec.service)
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Consume until `stop`, then finish what has begun. TopologyError where the queues cannot be had at start."""
+        workers = [asyncio.create_task(self._work()) for _ in range(self._spec.concurrency)]
+        try:
+            name = f"redrive consumer of {self._spec.queue}"
+            await stay_connected(self._urls, name, stop, partial(self._consume, stop), self._log)
+        finally:
+            for worker in workers:
+                worker.cancel()
+            await asyncio.gather(*workers, return_exceptions=True)
+            await self._publisher.close()
+
+    async def _consume(self, stop: asyncio.Event, connection: AbstractConnection, began: Callable[[], None]) -> str:
+        queue = self._spec.queue
+        await topology.assert_consumer(connection, queue, self._delay_queues, declare_source=self._spec.declare)
+        channel = await connection.channel(publisher_confirms=False)
+        await channel.basic_qos(prefetch_count=self._spec.prefetch)
+        cancelled = asyncio.Event()
+        channel.on_consumer_cancel_callbacks.add(lambda _: cancelled.set())
+        answer = await channel.basic_consume(queue, self._receive)
+        began()
+        self._log.info("consumer_started", prefetch=self._spec.prefetch, concurrency=self._spec.concurrency)
+        ends = {
+            asyncio.ensure_future(stop.wait()): "it is to stop",
+            asyncio.ensure_future(cancelled.wait()): "the broker cancelled the consumer: was the queue deleted?",
+            asyncio.ensure_future(watch(channel, queue)): "the broker does not answer, or the queue is gone",
+            channel.closing: "the connection was lost",
+        }
+        try:
+            over = await first_of(ends)
+            if stop.is_set() and answer.consumer_tag is not None and not channel.is_closed:
+                await self._drain(channel, answer.consumer_tag)
+            assert over is not None
+            return ends[over]
+        finally:
+            self._forget_waiting()
+
+    async def _drain(self, channel: AbstractChannel, consumer_tag: str) -> None:
+        """No new messages; those that wait here go back when the channel is closed; those under way may end."""
+        try:
+            async with asyncio.timeout(DRAIN_S):
+                await channel.basic_cancel(consumer_tag)
+                self._forget_waiting()
+                await self._idle.wait()
+        except LOST as problem:
+            self._log.warning("consumer_not_drained", under_way=self._busy, why=said(problem))
+
+    def _forget_waiting(self) -> None:
+        while not self._inbox.empty():
+            self._inbox.get_nowait()
+
+    async def _receive(self, message: DeliveredMessage) -> None:
+        self._inbox.put_nowait(Delivery.of(message, self._policy.max_retries))
+
+    async def _work(self) -> None:
+        while True:
+            delivery = await self._inbox.get()
+            if delivery.channel.is_closed:
+                continue  # it is given out again
+            self._busy += 1
+            self._idle.clear()
+            try:
+                await self._deal_with(delivery)
+            except Exception:  # noqa: BLE001 - ours is the fault; the message goes back, and the others go on
+                self._log.exception("consumer_failed", message_id=delivery.properties.message_id)
+                await self._onward.give_back(delivery)
+            finally:
+                self._busy -= 1
+                if not self._busy:
+                    self._idle.set()
+
+    async def _deal_with(self, delivery: Delivery) -> None:
+        if delivery.losses >= MAX_LOSSES:
+            text = f"It was given out {delivery.losses} times, and each time its consumer was gone before it answered."
+            lost = Failure(Category.UNKNOWN, text, possible_duplicate=True)
+            await self._onward.bury(delivery, None, lost, Reason.EXHAUSTED, self._now())
+        elif delivery.redelivered and not delivery.is_counted:
+            await self._onward.count_loss(delivery)
+        else:
+            await self._try(delivery)
+
+    async def _try(self, delivery: Delivery) -> None:
+        began_s = self._now()
+        payload, outcome = await self._outcome(delivery)
+        match self._decide(delivery, outcome, began_s):
+            case Succeed():
+                await self._onward.acknowledge(delivery)
+            case RetryIn(delay=delay):
+                assert isinstance(outcome, Failure)
+                await self._onward.put_off(delivery, outcome, delay, began_s)
+            case Die(reason=reason):
+                assert isinstance(outcome, Failure)
+                await self._onward.bury(delivery, payload, outcome, reason, began_s)
+            case AwaitPerson():
+                raise AssertionError("a policy that waits for a person has no delay queues")
+
+    def _decide(self, delivery: Delivery, outcome: Success | Failure, began_s: float) -> Decision:
+        failures = delivery.retries + 1
+        return decide(self._policy, outcome, failures=failures, age=delivery.age(began_s), roll=self._dice())
+
+    async def _outcome(self, delivery: Delivery) -> tuple[Any, Success | Failure]:
+        payload = None
+        if self._spec.is_json:
+            try:
+                payload = msgspec.json.decode(delivery.body)
+            except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as problem:
+                return None, Failure(Category.VALIDATION, f"The message is not JSON: {problem}")
+        done = await self._call(self._message(delivery, payload))
+        return payload, done if isinstance(done, Failure) else Success()
+
+    def _message(self, delivery: Delivery, payload: Any) -> Message:
+        properties: Any = delivery.properties
+        return Message(
+            queue=self._spec.queue,
+            body=delivery.body,
+            payload=payload,
+            headers=delivery.headers,
+            message_id=properties.message_id,
+            correlation_id=properties.correlation_id,
+            content_type=properties.content_type,
+            type=properties.message_type,
+            timestamp=properties.timestamp,
+            exchange=delivery.exchange,
+            routing_key=delivery.routing_key,
+            attempt=delivery.retries + 1,
+            redelivered=delivery.redelivered,
+        )
+
+    async def _call(self, message: Message) -> Any:
+        handler, timeout_s = self._spec.handler, self._policy.timeout_s
+        if inspect.iscoroutinefunction(handler):
+            return await call_handler(partial(handler, message), self._spec.service, timeout_s)
+        await self._threads.take()
+        return await call_handler(partial(self._in_thread, message), self._spec.service, timeout_s)
+
+    async def _in_thread(self, message: Message) -> Any:
+        result = await self._threads.run(partial(copy_context().run, self._spec.handler, message))
+        return await result if inspect.isawaitable(result) else result

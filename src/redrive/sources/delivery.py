@@ -1,0 +1,74 @@
+"""A message as a consumer was given it, and what its headers tell of the tries before. Pure, but for the clock given.
+
+Headers are anybody's: what makes no sense in them counts as not there.
+"""
+
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from aiormq.abc import AbstractChannel, DeliveredMessage
+
+from redrive.broker.dead_letters import EXCHANGE, ROUTING_KEY
+from redrive.broker.properties import RETRY_COUNT, Headers, copy_of, headers_of
+from redrive.broker.wire import Properties
+
+FIRST_ATTEMPT = "x-first-attempt-timestamp"  # in whole Unix seconds
+LOSSES = "x-redrive-losses"
+DELIVERY_COUNT = "x-delivery-count"  # kept by quorum queues: how often it was given out before
+MAX_UNIX_S = 253_402_300_799  # the end of the year 9999
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    channel: AbstractChannel
+    tag: int
+    body: bytes
+    properties: Properties
+    headers: Headers  # those that the publisher set, or we
+    exchange: str
+    routing_key: str
+    retries: int  # made before this try
+    first_attempt_s: int | None  # None: this is the first
+    redelivered: bool
+    losses: int  # how often it was given out and nobody answered, this time not counted
+    is_counted: bool  # the queue counts those itself
+
+    @classmethod
+    def of(cls, message: DeliveredMessage, max_retries: int | None) -> "Delivery":
+        frame: Any = message.delivery
+        properties = message.header.properties
+        headers = headers_of(properties)
+        retries = _whole(headers.get(RETRY_COUNT), 0)
+        by_broker = _whole((properties.headers or {}).get(DELIVERY_COUNT), 0)
+        return cls(
+            channel=message.channel,
+            tag=frame.delivery_tag,
+            body=message.body,
+            properties=copy_of(properties, headers),
+            headers=headers,
+            exchange=_text(headers.get(EXCHANGE), frame.exchange),
+            routing_key=_text(headers.get(ROUTING_KEY), frame.routing_key),
+            retries=retries if max_retries is None else min(retries, max_retries),
+            first_attempt_s=_first_attempt(headers),
+            redelivered=bool(frame.redelivered),
+            losses=by_broker + _whole(headers.get(LOSSES), 0),
+            is_counted=DELIVERY_COUNT in (properties.headers or {}),
+        )
+
+    def age(self, now_s: float) -> timedelta:
+        """Since its first try began; never negative, whatever the clocks of two machines say."""
+        return timedelta(seconds=max(now_s - (now_s if self.first_attempt_s is None else self.first_attempt_s), 0.0))
+
+
+def _first_attempt(headers: Headers) -> int | None:
+    moment_s = _whole(headers.get(FIRST_ATTEMPT), 0)
+    return moment_s if 0 < moment_s <= MAX_UNIX_S else None
+
+
+def _whole(value: object, default: int) -> int:
+    return max(value, 0) if isinstance(value, int) and not isinstance(value, bool) else default
+
+
+def _text(value: object, default: str) -> str:
+    return value if isinstance(value, str) else default

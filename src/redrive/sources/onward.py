@@ -1,0 +1,195 @@
+"""What becomes of a message after its try: acknowledged, or first handed over to another queue.
+
+Called by sources.consumer. A copy is confirmed by the broker before the message itself is acknowledged; where a process
+dies in between, both are there, and the message is tried once more than it had to be.
+"""
+
+import asyncio
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import msgspec
+import structlog
+
+from redrive.broker import dead_letters, topology
+from redrive.broker.link import LOST, BrokerDown, Patience, said
+from redrive.broker.properties import RETRY_COUNT, Headers, copy_of
+from redrive.broker.publisher import Outgoing, Publisher, PublishRefused, Unconfirmed
+from redrive.broker.topology import TopologyError, dead_queue
+from redrive.core.broker import ConsumerSpec
+from redrive.core.classify import broker_name
+from redrive.core.decide import Reason
+from redrive.core.delay_queues import delay_queue, rungs
+from redrive.core.outcome import Failure
+from redrive.core.policy import Policy
+from redrive.sources.delivery import FIRST_ATTEMPT, LOSSES, Delivery
+from redrive.sources.staying import first_of
+
+PUBLISH_TIMEOUT_S = 15.0
+ACKNOWLEDGE_TIMEOUT_S = 10.0  # the library waits for ever for a connection that just ended
+
+log = structlog.get_logger("redrive.consumer")
+
+
+class Onward:
+    def __init__(
+        self,
+        spec: ConsumerSpec,
+        policy: Policy,
+        publisher: Publisher,
+        *,
+        service_version: str,
+        now: Callable[[], float],
+    ) -> None:
+        self._spec = spec
+        self._policy = policy
+        self._publisher = publisher
+        self._version = service_version
+        self._now = now
+        self._known = {rung.queue for rung in rungs(spec.queue, policy)}
+        self._log = log.bind(queue=spec.queue, service=spec.service)
+
+    async def acknowledge(self, delivery: Delivery) -> None:
+        try:
+            async with asyncio.timeout(ACKNOWLEDGE_TIMEOUT_S):
+                await delivery.channel.basic_ack(delivery.tag, wait=False)
+        except LOST as problem:
+            self._log.warning("message_not_acknowledged", message_id=_id(delivery), why=said(problem))
+
+    async def give_back(self, delivery: Delivery) -> None:
+        try:
+            async with asyncio.timeout(ACKNOWLEDGE_TIMEOUT_S):
+                await delivery.channel.basic_nack(delivery.tag, requeue=True, wait=False)
+        except LOST as problem:
+            self._log.warning("message_not_given_back", message_id=_id(delivery), why=said(problem))
+
+    async def put_off(self, delivery: Delivery, failure: Failure, delay: timedelta, began_s: float) -> None:
+        """It waits in a delay queue, and comes back to the source by itself."""
+        queue = delay_queue(self._spec.queue, self._policy, delivery.retries, delay)
+        told = _origin(delivery) | {RETRY_COUNT: delivery.retries + 1, FIRST_ATTEMPT: _first_s(delivery, began_s)}
+        copy = copy_of(delivery.properties, delivery.headers | told)
+        copy.expiration = str(round(delay.total_seconds() * 1000))
+        self._log.warning(
+            "message_retry",
+            message_id=_id(delivery),
+            attempt=delivery.retries + 1,
+            category=failure.category.value,
+            error=failure.message,
+            delay_s=round(delay.total_seconds(), 3),
+        )
+        if queue not in self._known:
+            await self._make(queue)
+        await self._hand_over(delivery, Outgoing("", queue, delivery.body, copy))
+
+    async def count_loss(self, delivery: Delivery) -> None:
+        """A classic queue does not tell how often it gave a message out: it is put behind the others, with a count."""
+        told = _origin(delivery) | {LOSSES: delivery.losses + 1}
+        copy = copy_of(delivery.properties, delivery.headers | told)
+        await self._hand_over(delivery, Outgoing("", self._spec.queue, delivery.body, copy))
+
+    async def bury(self, delivery: Delivery, payload: Any, failure: Failure, reason: Reason, began_s: float) -> None:
+        """It goes to the dead-letter queue. `payload` is None where it is not JSON, or nobody looked."""
+        self._log.error(
+            "message_dead",
+            message_id=_id(delivery),
+            attempts=delivery.retries + 1,
+            reason=reason.value,
+            category=failure.category.value,
+            error=failure.message,
+        )
+        body, properties = dead_letters.write(
+            delivery.body,
+            delivery.properties,
+            is_json=_is_json(delivery.body),
+            details=self._details(delivery, failure, began_s),
+            metadata=self._metadata(payload),
+            headers=_origin(delivery)
+            | {
+                dead_letters.QUEUE: self._spec.queue,
+                dead_letters.REASON: reason.value,
+                dead_letters.CATEGORY: failure.category.value,
+                RETRY_COUNT: self._granted(delivery),
+            },
+        )
+        await self._hand_over(delivery, Outgoing("", dead_queue(self._spec.queue), body, properties))
+
+    def _details(self, delivery: Delivery, failure: Failure, began_s: float) -> dead_letters.ErrorDetails:
+        return dead_letters.ErrorDetails(
+            error_type=broker_name(failure.category),
+            error_message=failure.message,
+            stack_trace=failure.stack,
+            retry_count=delivery.retries,
+            first_attempt_timestamp=_first_s(delivery, began_s),
+            last_attempt_timestamp=int(self._now()),
+        )
+
+    def _metadata(self, payload: Any) -> dead_letters.Metadata:
+        tenant_id, internal_id = dead_letters.names_in(payload)
+        return dead_letters.Metadata(
+            tenant_id=tenant_id,
+            internal_id=internal_id,
+            dlq_timestamp=int(self._now()),
+            service=self._spec.service,
+            service_version=self._version,
+        )
+
+    def _granted(self, delivery: Delivery) -> int:
+        failures, most = delivery.retries + 1, self._policy.max_retries
+        return failures if most is None else min(failures, most)
+
+    async def _hand_over(self, delivery: Delivery, copy: Outgoing) -> None:
+        """Publish the copy, however long it takes, then acknowledge. Until then the broker keeps the message: where the
+        connection is lost meanwhile, it is given out again.
+        """
+        patience = Patience()
+        while not delivery.channel.is_closed:
+            try:
+                await self._publisher.publish(copy, PUBLISH_TIMEOUT_S)
+            except (PublishRefused, Unconfirmed, BrokerDown, TimeoutError) as problem:
+                wait_s = patience.next_s()
+                self._log.warning(
+                    "message_not_handed_over",
+                    message_id=_id(delivery),
+                    to=copy.routing_key,
+                    why=str(problem) or "no confirmation in time",
+                    again_in_s=round(wait_s, 1),
+                )
+                if isinstance(problem, PublishRefused):
+                    await self._make(copy.routing_key)
+                await first_of([delivery.channel.closing], within_s=wait_s)
+            else:
+                await self.acknowledge(delivery)
+                return
+
+    async def _make(self, queue: str) -> None:
+        """Somebody deleted it; or it is for a delay that a handler asked for, and nobody had before."""
+        try:
+            connection = await self._publisher.connection()
+            if queue == dead_queue(self._spec.queue):
+                await topology.assert_dead_queue(connection, queue)
+            elif queue != self._spec.queue:
+                await topology.assert_delay_queue(connection, self._spec.queue, queue)
+                self._known.add(queue)
+        except (TopologyError, BrokerDown, *LOST) as problem:
+            self._log.error("queue_not_made", to=queue, why=str(problem))
+
+
+def _origin(delivery: Delivery) -> Headers:
+    return {dead_letters.EXCHANGE: delivery.exchange, dead_letters.ROUTING_KEY: delivery.routing_key}
+
+
+def _first_s(delivery: Delivery, began_s: float) -> int:
+    return int(began_s) if delivery.first_attempt_s is None else delivery.first_attempt_s
+
+
+def _id(delivery: Delivery) -> str | None:
+    return delivery.properties.message_id
+
+
+def _is_json(body: bytes) -> bool:
+    try:
+        msgspec.json.decode(body)
+    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
+        return False
+    return True
