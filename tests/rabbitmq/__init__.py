@@ -1,0 +1,1 @@
+"""Redrive with a real RabbitMQ, which these tests start and stop themselves."""
