@@ -28,8 +28,8 @@ def task_goes_at(retention: Retention, task: Finished) -> datetime | None:
         case TaskState.SUCCEEDED:
             return _after(task.updated_at, retention.delivered_s)
         case TaskState.DEAD if task.reason is Reason.PERMANENT:
-            # Without a try (its endpoint was deleted, say) it failed when it died.
-            return _after(task.last_failed_at or task.updated_at, retention.failed_s)
+            # Without a try (its endpoint was deleted, say) it failed when it died; what failed elsewhere, when it came.
+            return _after(max(task.last_failed_at or task.updated_at, task.received_at), retention.failed_s)
         case TaskState.DEAD:
             return _after(task.received_at, retention.dead_s)
         case TaskState.WAITING | TaskState.LEASED | TaskState.HELD:
