@@ -51,6 +51,8 @@ async def every_state(world: World) -> None:
     await world.accept(policy="manual")
     await world.settle(await world.claim_one(), BROKEN, AwaitPerson())
     await world.run(steps=2)
+    await world.dead_message()
+    await world.redrive(await world.dead_message())
     await world.bulk_skip(new_id())
     await world.leased()
     await world.set_disabled(True)
@@ -70,10 +72,10 @@ async def test_the_books_show_where_everything_is(world: World) -> None:
     await every_state(world)
     books = (await check(world.url)).total
     assert books.balanced
-    assert (books.events, books.received, books.queued, books.delivered, books.failed) == (17, 1, 7, 2, 7)
-    assert (books.tasks, books.waiting, books.leased, books.held, books.succeeded) == (16, 5, 1, 1, 2)
-    assert (books.dead_open, books.dead_resolved, books.dead_ignored, books.dead_deleted) == (3, 1, 2, 1)
-    assert books.replaying == 2
+    assert (books.events, books.received, books.queued, books.delivered, books.failed) == (19, 1, 8, 2, 8)
+    assert (books.tasks, books.waiting, books.leased, books.held, books.succeeded) == (18, 6, 1, 1, 2)
+    assert (books.dead_open, books.dead_resolved, books.dead_ignored, books.dead_deleted) == (4, 1, 2, 1)
+    assert books.replaying == 3
 
 
 async def test_the_books_are_kept_per_org(world: World) -> None:
@@ -460,6 +462,27 @@ async def a_run_has_ended_though_a_step_waits(world: World, db: "Connection[asyn
     await db.execute("UPDATE run SET status = 'FAILED', finished_at = now() WHERE id = $1", run_id)
     await db.execute("UPDATE counter SET name = 'run.FAILED' WHERE name = 'run.PENDING'")
     return run_id
+
+
+@plants("broker")
+async def a_dead_message_forgot_where_it_came_from(world: World, db: "Connection[asyncpg.Record]") -> UUID:
+    await world.dead_message(retries=0)
+    task_id: UUID = await db.fetchval("DELETE FROM broker_message RETURNING task_id")
+    return task_id
+
+
+@plants("broker")
+async def a_dead_message_has_the_task_of_something_else(world: World, db: "Connection[asyncpg.Record]") -> UUID:
+    task_id = await world.dead_message()
+    await db.execute("UPDATE task SET queue = 'http' WHERE id = $1", task_id)
+    return task_id
+
+
+@plants("attempts")
+async def a_dead_message_says_more_retries_than_its_task(world: World, db: "Connection[asyncpg.Record]") -> UUID:
+    task_id = await world.dead_message()
+    await db.execute("UPDATE broker_message SET retries = 4")
+    return task_id
 
 
 @plants("letter_counts")

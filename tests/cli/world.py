@@ -16,6 +16,8 @@ from redrive.store import dead_letters, edits, operations, pausing, retry_queue
 from redrive.store.audit import Act
 from redrive.store.clock import DatabaseClock
 from redrive.store.db import Database
+from redrive.store.dead_letters import DeadLetterFilter
+from redrive.store.dead_messages import DeadMessages
 from redrive.store.edits import Edit
 from redrive.store.endpoints import Endpoints, EndpointSpec
 from redrive.store.events import NewEvent, accept, accept_test
@@ -26,6 +28,7 @@ from redrive.store.runs import NewRun, begin_run
 from redrive.store.seal import Sealer
 from redrive.store.tasks import Tasks
 from redrive.store.workflows import put_workflow, version_of
+from support.dead_messages import dead_message
 from support.engine import Ways, claim_due
 
 ACT = Act("test", "because of a test")
@@ -114,6 +117,15 @@ class World:
         job = await self.claim_one()
         await self.die(job)
         return job.id
+
+    async def dead_message(self, *, retries: int = 2) -> UUID:
+        """The task id of a new dead letter that was retried, and died, in a queue of a broker."""
+        assert await DeadMessages(self.engine, self.org_id, CLOCK).keep([dead_message(retries=retries)]) == [True]
+        newest = DeadLetterFilter(kind="rabbitmq")
+        async with self.app.tenant(self.org_id) as session:
+            page = await dead_letters.list_dead_letters(session, newest, limit=1, after=None)
+        task_id: UUID = page.rows[0]["id"]
+        return task_id
 
     async def failed_test(self) -> UUID:
         """The task id of a new test delivery that failed."""

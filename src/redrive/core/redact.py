@@ -4,8 +4,10 @@ Called before anything that came from outside is written down: core.classify for
 snapshots, observe for log lines. It errs on the side of hiding.
 """
 
+import json
 import re
 from collections.abc import Mapping
+from math import isinf
 
 REDACTED = "[redacted]"
 CUT = "…"
@@ -16,6 +18,7 @@ MAX_URL_CHARS = 2_048
 MAX_DEPTH = 32
 MAX_NODES = 10_000
 MAX_KEY_CHARS = 200
+MAX_INT_DIGITS = 18  # of a number that every reader of JSON takes as it is
 
 _SHOWN_HEADERS = frozenset(
     {
@@ -163,6 +166,25 @@ def redact_value(obj: object, *, plain: type | None = None) -> object:
     `plain`: a type of values that hold nothing to hide, as numbers that are kept as they were written.
     """
     return _Redactor(plain).redact(obj, 0)
+
+
+def redact_json(text: str) -> object:
+    """A JSON text as a value like that. What no JSON reader takes (it is cut, or too deep) is shown as text; so is a
+    number of more digits than most can hold.
+    """
+    try:
+        value = json.loads(text, parse_int=_shown_int, parse_float=_shown_float, parse_constant=str)
+    except (ValueError, RecursionError):
+        return redact_text(text)
+    return redact_value(value)
+
+
+def _shown_int(digits: str) -> int | str:
+    return int(digits) if len(digits) <= MAX_INT_DIGITS else digits
+
+
+def _shown_float(digits: str) -> float | str:
+    return digits if len(digits) > MAX_INT_DIGITS or isinf(value := float(digits)) else value
 
 
 class _Redactor:

@@ -14,6 +14,7 @@ from types import TracebackType
 
 import msgspec
 
+from redrive.core.redact import redact_json
 from redrive.core.sweep import SweptOrg
 from redrive.store.db import Record
 
@@ -21,6 +22,7 @@ WRITE_BYTES = 1_048_576  # gathered before they are written
 
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _LOOKS_LIKE_AN_ID = re.compile(r"[0-9A-Fa-f]{8}-[0-9A-Fa-f-]{27}")
+_BROKER_JSON = ("properties", "deaths", "details")
 _LINE_ENDS = bytes.maketrans(b"\r\n", b"  ")
 
 
@@ -71,6 +73,9 @@ def line_of(row: Record) -> bytes:
         shape |= _payload(body)
     elif row["record"] == "attempt":
         shape |= _text("response_body", body)
+    elif row["record"] == "broker_message":
+        # Headers may be credentials, as those of an edit.
+        shape |= {name: redact_json(text) for name in _BROKER_JSON if isinstance(text := shape[name], str)}
     return msgspec.json.encode(shape) + b"\n"
 
 

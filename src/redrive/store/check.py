@@ -120,6 +120,11 @@ RULES: tuple[Rule, ...] = (
         "The run stands still, and nobody will go on with it: replay it from the step that it has come to.",
     ),
     Rule(
+        "broker",
+        "What came from a broker knows the way back, and nothing else is to go there.",
+        "A message cannot be redriven to the queue that it died in.",
+    ),
+    Rule(
         "lanes",
         "What waits behind others of its lane waits for a head, or for a person where the lane is halted.",
         "The lane stands still: no worker gives it a head (start one), or a halt outlived its dead letter.",

@@ -14,6 +14,7 @@ import asyncpg
 import msgspec
 import structlog
 
+from redrive.core.broker import RETURN_QUEUE
 from redrive.core.decide import AwaitPerson, Decision, Die, RetryIn, Succeed
 from redrive.core.fingerprint import fingerprint
 from redrive.core.outcome import Category, Failure, Success
@@ -299,7 +300,8 @@ def _failure_row(s: Settlement) -> tuple[object, ...]:
     job, exchange, failure = s.job, s.exchange, s.outcome
     assert not isinstance(failure, Success)
     verdict, delay_s, reason, category, message = _verdict(s.decision, failure)
-    place = str(job.endpoint_id or job.queue)
+    # A message that came from a broker failed in the queue that it is named after.
+    place = str(job.endpoint_id or (job.event_type if job.queue == RETURN_QUEUE else job.queue))
     return (
         job.org_id,
         job.id,

@@ -15,6 +15,9 @@ UNION ALL
 SELECT 'dead_letter', to_jsonb(d)::text, NULL
   FROM tasks t JOIN redrive.dead_letter d ON d.org_id = $1 AND d.task_id = t.id
 UNION ALL
+SELECT 'broker_message', to_jsonb(b)::text, NULL
+  FROM tasks t JOIN redrive.broker_message b ON b.org_id = $1 AND b.task_id = t.id
+UNION ALL
 -- Of headers the names: what a person sets in one may be a credential.
 SELECT 'edit', (to_jsonb(x) - 'body' || jsonb_build_object('headers', (
          SELECT jsonb_agg(h ORDER BY h) FROM jsonb_object_keys(x.headers::jsonb) AS h)))::text, x.body
