@@ -50,9 +50,9 @@ GRANT SELECT, INSERT, UPDATE, DELETE ON redrive.broker_queue TO redrive_engine;
 -- An endpoint may be an exchange of the broker. RabbitMQ's names have at most 255 bytes; its default exchange has none.
 ALTER TABLE redrive.endpoint
   ADD COLUMN exchange    text CHECK (octet_length(exchange) <= 255),
-  ADD COLUMN routing_key text CHECK (octet_length(routing_key) <= 255),
+  ADD COLUMN routing_key text CHECK (octet_length(routing_key) <= 255),  -- NULL: each event's type is its key
   ADD CHECK ((kind = 'rabbitmq') = (exchange IS NOT NULL)),
-  ADD CHECK ((exchange IS NULL) = (routing_key IS NULL));
+  ADD CHECK (routing_key IS NULL OR exchange IS NOT NULL);
 
 -- config_of: an endpoint as a dead letter remembers it. No secret, no header value, no query of the URL.
 CREATE OR REPLACE FUNCTION redrive.config_of(p_org uuid, p_endpoint uuid) RETURNS jsonb LANGUAGE sql STABLE AS $$
