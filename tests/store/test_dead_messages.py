@@ -123,11 +123,15 @@ async def test_known_is_what_has_the_same_source_id_body_and_replays(engine: Eng
     assert await other.keep([first]) == [True]
 
 
-async def test_a_known_message_stays_as_people_left_it(engine: Engine) -> None:
-    await keep(engine, dead_message(message_id="m"))
-    await engine.mark_letter((await only_letter(engine))["task_id"], "resolved")
-    assert await keep(engine, dead_message(message_id="m", failed_at=START)) == [False]
-    assert (await only_letter(engine))["state"] == "resolved"
+@pytest.mark.parametrize("state", ["resolved", "ignored"])
+async def test_what_dies_again_after_its_letter_was_closed_is_a_letter_of_its_own(engine: Engine, state: str) -> None:
+    """Somebody brought it back past us: it must not vanish behind a letter that nobody looks at any more."""
+    message = dead_message(message_id="m")
+    await keep(engine, message)
+    await engine.mark_letter((await only_letter(engine))["task_id"], state)
+    assert await keep(engine, message, dead_message(message_id="m2"), message) == [True, True, False]
+    assert sorted(letter["state"] for letter in await letters(engine)) == sorted([state, "open", "open"])
+    assert await is_sound(engine)
 
 
 async def test_collectors_at_once_keep_each_message_once(live: Engine) -> None:
@@ -278,6 +282,10 @@ async def test_what_is_hot_is_found_by_primary_keys(engine: Engine) -> None:
     await keep(engine, *(dead_message() for _ in range(20)))
     assert await _indexes_of(engine, "returns", "ARRAY[gen_random_uuid()]", "ARRAY[gen_random_uuid()]") == {
         "broker_message_pkey",
+        "dead_letter_pkey",
+    }
+    assert await _indexes_of(engine, "unseen_dead_events", "gen_random_uuid()", "ARRAY[gen_random_uuid()]") == {
+        "task_of_event",
         "dead_letter_pkey",
     }
     kept = await _indexes_of(engine, "keep_dead_messages", "gen_random_uuid()", "now()", *["'{}'"] * 15)

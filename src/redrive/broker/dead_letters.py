@@ -14,19 +14,21 @@ from typing import Any
 import msgspec
 
 from redrive.broker.properties import Headers, copy_of, headers_of
+from redrive.broker.traces import (
+    AROUND,
+    CATEGORY,
+    CONTENT_ENCODING,
+    CONTENT_TYPE,
+    ENCODING,
+    EXCHANGE,
+    OF_DEATH,
+    QUEUE,
+    REASON,
+    ROUTING_KEY,
+)
 from redrive.broker.wire import Properties
 
 JSON_TYPE = "application/json"
-ENCODING = "x-redrive-original-encoding"
-AROUND = "x-redrive-original-around"  # whitespace before and behind the JSON, where there was some
-CONTENT_TYPE = "x-redrive-original-content-type"
-CONTENT_ENCODING = "x-redrive-original-content-encoding"
-EXCHANGE = "x-redrive-exchange"
-ROUTING_KEY = "x-redrive-routing-key"
-QUEUE = "x-redrive-queue"
-REASON = "x-redrive-reason"
-CATEGORY = "x-redrive-category"
-OURS = (ENCODING, AROUND, CONTENT_TYPE, CONTENT_ENCODING, EXCHANGE, ROUTING_KEY, QUEUE, REASON, CATEGORY)
 
 _BASE64 = "base64"
 _WHITESPACE = b" \t\n\r"
@@ -112,11 +114,12 @@ def read(body: bytes, properties: Properties) -> Original | None:
     original = _original_body(bytes(found.original_message), headers)
     if original is None:
         return None
-    told = {name: headers.get(name) for name in OURS}
-    kept = copy_of(properties, {name: value for name, value in headers.items() if name not in OURS})
-    kept.content_type = _text(told[CONTENT_TYPE]) or (None if CONTENT_TYPE in headers else properties.content_type)
-    kept.content_encoding = _text(told[CONTENT_ENCODING])
-    named = {name: _text(told[header]) for name, header in _NAMED.items()}
+    kept = copy_of(properties, {name: value for name, value in headers.items() if name not in OF_DEATH})
+    kept.content_type = _text(headers.get(CONTENT_TYPE))
+    kept.content_encoding = _text(headers.get(CONTENT_ENCODING))
+    if REASON not in headers:  # another's: it says nothing of the type, and the body is JSON
+        kept.content_type = JSON_TYPE
+    named = {name: _text(headers.get(header)) for name, header in _NAMED.items()}
     return Original(original, kept, found.error_details, found.metadata, **named)
 
 

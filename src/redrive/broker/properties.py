@@ -17,7 +17,6 @@ from redrive.broker.wire import FarTime, Properties
 
 Headers = dict[str, Any]
 
-RETRY_COUNT = "x-retry-count"
 PERSISTENT = 2
 
 # What the broker adds itself, or acts upon: a copy would be sent to others too (CC), or be taken for a circle and

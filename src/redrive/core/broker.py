@@ -66,8 +66,8 @@ class DeadMessageBook(Protocol):
     async def keep(self, messages: Sequence[DeadMessage]) -> list[bool]:
         """Each is an open dead letter when this returns, all of them by one commit; False: it was one before.
 
-        Known is what has the same source, message id, body and number of replays, and is not removed yet. Without a
-        message id nothing is known.
+        Known is what has the same source, message id, body and number of replays as a letter that is open, or being
+        redriven. Without a message id nothing is known.
         """
         ...
 

@@ -9,12 +9,10 @@ from typing import Any
 
 from aiormq.abc import AbstractChannel, DeliveredMessage
 
-from redrive.broker.dead_letters import EXCHANGE, ROUTING_KEY
-from redrive.broker.properties import RETRY_COUNT, Headers, copy_of, headers_of
+from redrive.broker.properties import Headers, copy_of, headers_of
+from redrive.broker.traces import EXCHANGE, FIRST_ATTEMPT, LOSSES, RETRY_COUNT, ROUTING_KEY
 from redrive.broker.wire import Properties
 
-FIRST_ATTEMPT = "x-first-attempt-timestamp"  # in whole Unix seconds
-LOSSES = "x-redrive-losses"
 DELIVERY_COUNT = "x-delivery-count"  # kept by quorum queues: how often it was given out before
 MAX_UNIX_S = 253_402_300_799  # the end of the year 9999
 

@@ -12,18 +12,19 @@ from typing import Any
 import msgspec
 import structlog
 
-from redrive.broker import dead_letters, topology
+from redrive.broker import dead_letters, topology, traces
 from redrive.broker.link import LOST, BrokerDown, Patience, said
-from redrive.broker.properties import RETRY_COUNT, Headers, copy_of
+from redrive.broker.properties import Headers, copy_of
 from redrive.broker.publisher import Outgoing, Publisher, PublishRefused, Unconfirmed
 from redrive.broker.topology import TopologyError, dead_queue
+from redrive.broker.traces import FIRST_ATTEMPT, LOSSES, RETRY_COUNT
 from redrive.core.broker import ConsumerSpec
 from redrive.core.classify import broker_name
 from redrive.core.decide import Reason
 from redrive.core.delay_queues import delay_queue, rungs
 from redrive.core.outcome import Failure
 from redrive.core.policy import Policy
-from redrive.sources.delivery import FIRST_ATTEMPT, LOSSES, Delivery
+from redrive.sources.delivery import Delivery
 from redrive.sources.staying import first_of
 
 PUBLISH_TIMEOUT_S = 15.0
@@ -106,9 +107,9 @@ class Onward:
             metadata=self._metadata(payload),
             headers=_origin(delivery)
             | {
-                dead_letters.QUEUE: self._spec.queue,
-                dead_letters.REASON: reason.value,
-                dead_letters.CATEGORY: failure.category.value,
+                traces.QUEUE: self._spec.queue,
+                traces.REASON: reason.value,
+                traces.CATEGORY: failure.category.value,
                 RETRY_COUNT: self._granted(delivery),
             },
         )
@@ -176,7 +177,7 @@ class Onward:
 
 
 def _origin(delivery: Delivery) -> Headers:
-    return {dead_letters.EXCHANGE: delivery.exchange, dead_letters.ROUTING_KEY: delivery.routing_key}
+    return {traces.EXCHANGE: delivery.exchange, traces.ROUTING_KEY: delivery.routing_key}
 
 
 def _first_s(delivery: Delivery, began_s: float) -> int:

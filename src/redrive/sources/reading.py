@@ -14,6 +14,7 @@ from aiormq.abc import DeliveredMessage
 from redrive.broker import dead_letters
 from redrive.broker.dead_letters import Original
 from redrive.broker.properties import dumps, headers_of, to_json
+from redrive.broker.traces import LETTER, REPLAYS
 from redrive.broker.wire import Properties
 from redrive.core.broker import DEAD_SUFFIX, DeadMessage, Origin, Redriven
 from redrive.core.decide import Reason
@@ -22,8 +23,6 @@ from redrive.core.redact import redact_text
 from redrive.core.x_death import Death, first_death, meaning_of, read_deaths
 from redrive.sources.delivery import MAX_UNIX_S
 
-LETTER = "x-redrive-letter"
-REPLAYS = "x-redrive-replays"
 MAX_MESSAGE_CHARS = 2_000
 MAX_STACK_CHARS = 16_000
 MAX_REPLAYS = 1_000_000

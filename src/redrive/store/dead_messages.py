@@ -60,7 +60,7 @@ class DeadMessages:
         return [event_id in stored and first[event_id] == place for place, event_id in enumerate(ids)]
 
     async def _keep(self, new: Sequence[_Kept]) -> set[UUID]:
-        """Those of these events that were not known."""
+        """Those of these that are letters by this."""
         stored: set[UUID] = set()
         async with self._engine.transaction() as session:
             for part in _parts(new):
@@ -68,6 +68,15 @@ class DeadMessages:
         return stored
 
     async def _keep_part(self, session: Session, part: Sequence[_Kept]) -> set[UUID]:
+        stored = await self._keep_letters(session, part)
+        known = [kept for kept in part if kept.event_id not in stored]
+        closed = await self._closed(session, known) if known else []
+        if closed:
+            await self._keep_letters(session, [kept._replace(event_id=new_id()) for kept in closed])
+        return stored | {kept.event_id for kept in closed}
+
+    async def _keep_letters(self, session: Session, part: Sequence[_Kept]) -> set[UUID]:
+        """Those of these events that were not known."""
         rows = await session.fetch(
             "keep_dead_events", self._org_id, self._clock.now(), *_columns([_event_row(kept) for kept in part])
         )
@@ -79,6 +88,12 @@ class DeadMessages:
         await self._bury(session, letters, now)
         await session.execute("keep_dead_messages", self._org_id, now, *_columns([_message_row(k) for k in letters]))
         return stored
+
+    async def _closed(self, session: Session, known: Sequence[_Kept]) -> list[_Kept]:
+        """Those that nobody would see any more: somebody brought the message back past us, and it died again."""
+        rows = await session.fetch("unseen_dead_events", self._org_id, [kept.event_id for kept in known])
+        unseen = {row["id"] for row in rows}
+        return [kept for kept in known if kept.event_id in unseen]
 
     async def _bury(self, session: Session, letters: Sequence[_Kept], now: datetime) -> None:
         """A task for each, which dies at once."""
