@@ -62,6 +62,7 @@ async def run_api(settings: Settings, url: str, stop: asyncio.Event, *, listener
             trust_proxy=settings.trust_proxy,
             public_url=settings.public_url,
             hubs=relay,
+            broker_org=settings.rabbitmq_org if settings.broker_urls else None,
         )
         api = create_app(context, Site(context))
         server = _Server(server_config(api))

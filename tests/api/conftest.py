@@ -34,6 +34,7 @@ from redrive.web.site import Site
 from support.engine import claim_due
 from support.http import HttpClient
 
+BROKER_ORG = "org of the broker"
 SHARED_DATABASE = "redrive_api_shared"
 URL = "https://receiver.example.com/hooks"
 
@@ -137,7 +138,9 @@ async def running_server(url: str) -> AsyncIterator[Server]:
     app_db = await Database.open(url, role="redrive_app")
     sealer = Sealer.from_passphrase("a passphrase of tests")
     hubs = RelayDestination(EndpointTermsBook(engine_db, sealer), version="0.0.1")
-    context = ApiContext(engine_db, app_db, sealer, DatabaseClock(), AddressRules(), "0.0.1", hubs=hubs)
+    context = ApiContext(
+        engine_db, app_db, sealer, DatabaseClock(), AddressRules(), "0.0.1", hubs=hubs, broker_org=BROKER_ORG
+    )
     # The protocol must be named: else asyncio does not turn Nagle's algorithm off, and every answer takes 40 ms.
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listener.bind(("127.0.0.1", 0))
@@ -166,12 +169,12 @@ async def running_server(url: str) -> AsyncIterator[Server]:
 
 
 @asynccontextmanager
-async def populated(server: Server) -> AsyncIterator[Api]:
-    """Two orgs that nobody else uses, with keys."""
+async def populated(server: Server, name: str | None = None) -> AsyncIterator[Api]:
+    """Two orgs that nobody else uses, unless one of them is to have this name, with keys."""
     engine_db = server.context.engine_db
     org_id, other_id = [
-        await ensure_org(engine_db, f"org {uuid4().hex}", presets(PresetOverrides()), overridden=frozenset())
-        for _ in range(2)
+        await ensure_org(engine_db, called, presets(PresetOverrides()), overridden=frozenset())
+        for called in (name or f"org {uuid4().hex}", f"org {uuid4().hex}")
     ]
 
     async def keyed(role: str, org: UUID = org_id) -> HttpClient:
@@ -222,6 +225,13 @@ async def server(postgres: EmbeddedPostgres, template_database: str) -> AsyncIte
 async def api(server: Server) -> AsyncIterator[Api]:
     """Orgs of this test's own on a server that all share: row-level security keeps them apart."""
     async with populated(server) as running:
+        yield running
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def broker_api(server: Server) -> AsyncIterator[Api]:
+    """The org that RabbitMQ belongs to."""
+    async with populated(server, BROKER_ORG) as running:
         yield running
 
 

@@ -153,3 +153,27 @@ async def test_a_policy_is_deleted_unless_it_is_needed(world: World) -> None:
     )
     assert (again.code, needed.code) == (1, 1)
     assert "last resort" in needed.err
+
+
+async def test_an_exchange_is_added_where_rabbitmq_is_the_org_s(world: World) -> None:
+    broker = {"REDRIVE_RABBITMQ_URL": "amqp://user:hunter2@rabbit.example.com"}
+    others = {**broker, "REDRIVE_RABBITMQ_ORG": "another"}
+    words = ("endpoints", "add", "--name", "orders", "--kind", "rabbitmq")
+    exchange = ("--exchange", "orders")
+    added, none, not_ours, no_exchange, no_key, both = await asyncio.gather(
+        redrive(*words, *exchange, "--routing-key", "eu", "--json", url=world.url, env=broker),
+        redrive(*words, *exchange, url=world.url),
+        redrive(*words, *exchange, url=world.url, env=others),
+        redrive(*words, url=world.url, env=broker),
+        redrive(*words, "--exchange", "", url=world.url, env=broker),
+        redrive(*words, *exchange, "https://example.com/", url=world.url, env=broker),
+    )
+    assert (added.object["kind"], added.object["exchange"], added.object["routing_key"]) == ("rabbitmq", "orders", "eu")
+    assert [(each.code, each.out) for each in (none, not_ours)] == [(1, "")] * 2
+    assert "REDRIVE_RABBITMQ_URL" in none.err
+    assert "belongs to the org" in not_ours.err
+    assert [(each.code, each.out) for each in (no_exchange, no_key, both)] == [(2, "")] * 3
+    assert "needs --exchange" in no_exchange.err
+    assert "names the queue" in no_key.err
+    assert "has no URL" in both.err
+    assert "orders → eu" in (await redrive("endpoints", "list", url=world.url)).out

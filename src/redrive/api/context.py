@@ -34,6 +34,7 @@ class ApiContext:
     trust_proxy: bool = False  # X-Forwarded-For and -Proto are those of a proxy of ours
     public_url: str | None = None  # where senders reach us; None: where a request did
     hubs: Hubs | None = None  # where hubs of relays are let in
+    broker_org: str | None = None  # the name of the one that RabbitMQ belongs to; None: there is no broker
     turns: Turns = field(default_factory=Turns)
 
     @asynccontextmanager

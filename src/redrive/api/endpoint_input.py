@@ -1,4 +1,4 @@
-"""Reading endpoints as people send them: names, URLs, headers and limits. Pure.
+"""Reading endpoints as people send them: names, URLs, exchanges, headers and limits. Pure.
 
 Called by routes.endpoints. What these rules let through, the delivering client can send.
 """
@@ -12,6 +12,8 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from redrive.api.problems import FieldError, invalid
 from redrive.core.address import MAX_URL_CHARS, AddressRules, BadUrl, parse_target, unreachable
+from redrive.core.broker import RABBITMQ_KIND
+from redrive.core.broker_route import MAX_NAME_BYTES, is_short, key_problem
 from redrive.core.headers import MAX_HEADERS, TOO_LARGE, are_too_large, name_problem, value_problem
 from redrive.core.inbound import MAX_SECRET_CHARS, Scheme, secret_problem
 from redrive.core.policy import MAX_TIMEOUT_S, MIN_TIMEOUT_S
@@ -36,6 +38,12 @@ def _plain(text: str) -> str:
     if _CONTROL.search(text):
         raise ValueError("must not hold control characters")
     return text
+
+
+def _broker_name(text: str) -> str:
+    if not is_short(text):
+        raise ValueError(f"is longer than {MAX_NAME_BYTES} bytes")
+    return _plain(text)
 
 
 def _header_lines(headers: dict[str, str]) -> dict[str, str]:
@@ -64,6 +72,7 @@ def _certificates(pem: str) -> str:
 HeaderLines = tuple[tuple[str, str], ...]
 Name = Annotated[str, Field(min_length=1, max_length=MAX_NAME_CHARS), AfterValidator(_plain)]
 Url = Annotated[str, Field(max_length=MAX_URL_CHARS)]
+BrokerName = Annotated[str, Field(max_length=MAX_NAME_BYTES), AfterValidator(_broker_name)]
 EventTypes = Annotated[list[Name], Field(max_length=MAX_EVENT_TYPES)]
 PolicyName = Annotated[str, Field(min_length=1, max_length=100), AfterValidator(_plain)]
 Headers = Annotated[dict[str, str], Field(max_length=MAX_HEADERS), AfterValidator(_header_lines)]
@@ -94,7 +103,7 @@ class VerifyIn(BaseModel):
 
 class EndpointIn(BaseModel):
     """A new endpoint. A relay has no `url`: the answer tells its `hook_url`. Unless said otherwise it is ordered,
-    retries by the policy `relay`, and takes only what comes in there.
+    retries by the policy `relay`, and takes only what comes in there. One of kind rabbitmq has an `exchange` instead.
     """
 
     model_config = ConfigDict(
@@ -109,6 +118,8 @@ class EndpointIn(BaseModel):
     kind: Literal["http", "relay", "rabbitmq"] = "http"
     url: Url | None = None
     verify: VerifyIn | None = None
+    exchange: BrokerName | None = None
+    routing_key: BrokerName | None = None
     event_types: EventTypes = Field(default_factory=lambda: ["*"])
     policy: PolicyName | None = None
     ordered: bool = False
@@ -123,8 +134,6 @@ class EndpointIn(BaseModel):
     disabled: bool = False
 
     def spec(self, rules: AddressRules) -> EndpointSpec:
-        if self.kind == "rabbitmq":
-            raise invalid(FieldError(("body", "kind"), "rabbitmq is not available yet; use http or relay"))
         verify = kept_verify(self.verify.verification() if self.verify else None, None)
         given = self.model_dump() | {
             "headers": kept_headers(self.headers.items(), ()),
@@ -135,6 +144,7 @@ class EndpointIn(BaseModel):
             usual = {"event_types": (), "policy": RELAY_POLICY, "ordered": True}
             given |= {name: value for name, value in usual.items() if name not in self.model_fields_set}
         check_kind(self.kind, given)
+        check_key(self.exchange, self.routing_key)
         if self.url is not None:
             check_url(self.url, rules)
         return EndpointSpec(**given)
@@ -153,6 +163,8 @@ class EndpointChange(BaseModel):
     name: Name = Field(default="", json_schema_extra=_left_out)
     url: Url | None = None
     verify: VerifyIn | None = None
+    exchange: BrokerName | None = None
+    routing_key: BrokerName | None = None
     event_types: EventTypes = Field(default_factory=list)
     policy: PolicyName | None = None
     ordered: bool = Field(default=False, json_schema_extra=_left_out)
@@ -186,13 +198,39 @@ def check_kind(kind: str, given: Mapping[str, object]) -> None:
             if given.get(name) is not None:
                 message = "a relay has none: its hub knows where to forward to"
                 raise invalid(FieldError(("body", name), message))
+    if kind != RABBITMQ_KIND:
+        for name in ("exchange", "routing_key"):
+            if given.get(name) is not None:
+                raise invalid(FieldError(("body", name), "is for endpoints of kind rabbitmq"))
+    if kind == RELAY:
         return
-    if "url" in given and given["url"] is None:
-        raise invalid(FieldError(("body", "url"), "is needed"))
+    if kind == RABBITMQ_KIND:
+        for name in ("url", "ca_pem"):
+            if given.get(name) is not None:
+                raise invalid(FieldError(("body", name), "an endpoint of kind rabbitmq has none: it has an exchange"))
+    place = "exchange" if kind == RABBITMQ_KIND else "url"
+    if place in given and given[place] is None:
+        raise invalid(FieldError(("body", place), "is needed"))
     if "event_types" in given and not given["event_types"]:
         raise invalid(FieldError(("body", "event_types"), "names at least 1 event type"))
     if given.get("verify") is not None:
         raise invalid(FieldError(("body", "verify"), "is for endpoints of kind relay: nothing comes in at others"))
+
+
+def check_key(exchange: str | None, routing_key: str | None) -> None:
+    why = key_problem(exchange, routing_key)
+    if why is not None:
+        raise invalid(FieldError(("body", "routing_key"), why))
+
+
+def check_broker(broker_org: str | None, org_name: str) -> None:
+    """Refuse what goes to RabbitMQ where there is none, and from orgs that it does not belong to."""
+    if broker_org is None:
+        why = "there is no RabbitMQ here: name it with REDRIVE_RABBITMQ_URL, for the API and for the workers"
+        raise invalid(FieldError(("body", "kind"), why))
+    if broker_org != org_name:
+        why = "RabbitMQ belongs to another org of this installation (REDRIVE_RABBITMQ_ORG): only that one can use it"
+        raise invalid(FieldError(("body", "kind"), why))
 
 
 def kept_verify(given: Verification | None, stored: Verification | None) -> Verification | None:

@@ -282,6 +282,8 @@ def endpoint(
         "url": spec.url if whole_url or spec.url is None else redact_url(spec.url),
         "hook_url": hook_url,
         "verify": {"scheme": spec.verify.scheme, "secret": REDACTED} if spec.verify else None,
+        "exchange": spec.exchange,
+        "routing_key": spec.routing_key,
         "event_types": list(spec.event_types),
         "policy": spec.policy,
         "ordered": spec.ordered,

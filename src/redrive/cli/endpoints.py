@@ -13,7 +13,7 @@ from redrive.api.endpoint_input import (
     MIN_RATE_PER_S,
 )
 from redrive.cli import endpoint_health, lanes, shapes
-from redrive.cli.connect import act_of, open_desk
+from redrive.cli.connect import Desk, act_of, open_desk
 from redrive.cli.lookup import find_endpoint, require_one_of
 from redrive.cli.options import AsJson, Because, Called, Where, command
 from redrive.cli.output import Column, cell, emit, note, say, table
@@ -21,6 +21,8 @@ from redrive.cli.pausing import switch
 from redrive.cli.runner import Refused, WrongUsage, run
 from redrive.cli.send import payload_of
 from redrive.core.address import AddressRules, BadUrl, parse_target
+from redrive.core.broker import RABBITMQ_KIND
+from redrive.core.broker_route import MAX_NAME_BYTES, is_short, key_problem, route_text
 from redrive.core.policy import MAX_TIMEOUT_S, MIN_TIMEOUT_S
 from redrive.store import endpoints as store
 from redrive.store import pausing
@@ -34,6 +36,7 @@ from redrive.store.policies import get_policy
 
 MAX_TEXT_CHARS = 200
 MAX_EVENT_TYPES = 100
+KINDS = ("http", RABBITMQ_KIND)
 CLOCK = DatabaseClock()
 
 app = typer.Typer(
@@ -66,6 +69,19 @@ class Pace:
     ] = None
 
 
+@dataclass(frozen=True, slots=True)
+class Route:
+    """Where to, if not to a URL."""
+
+    kind: Annotated[str, typer.Option("--kind", help="http, or rabbitmq for an exchange of RabbitMQ.")] = "http"
+    exchange: Annotated[
+        str | None, typer.Option("--exchange", help='Of RabbitMQ; "" is the default exchange, whose keys are queues.')
+    ] = None
+    routing_key: Annotated[
+        str | None, typer.Option("--routing-key", help="For that exchange; without it the event's type is the key.")
+    ] = None
+
+
 @command(app, "list")
 def list_(where: Where, as_json: AsJson = False) -> None:
     """List the endpoints of an org, oldest first."""
@@ -87,7 +103,7 @@ def list_(where: Where, as_json: AsJson = False) -> None:
         titles = ("id", "name", "url", "event types", "policy", "disabled", "paused")
         rows = [
             [
-                *(e["id"], e["name"], e["url"], " ".join(map(str, _listed(e["event_types"])))),
+                *(e["id"], e["name"], _place(e), " ".join(map(str, _listed(e["event_types"])))),
                 *(e["policy"], e["disabled_at"], e["paused_at"]),
             ]
             for e in found
@@ -102,8 +118,8 @@ def list_(where: Where, as_json: AsJson = False) -> None:
 @command(app, "add")
 def add(
     where: Where,
-    url: Annotated[str, typer.Argument(help="Where to deliver, https://…")],
     name: Annotated[str, typer.Option("--name", help="What to call it.")],
+    url: Annotated[str | None, typer.Argument(help="Where to deliver, https://…")] = None,
     event_types: Annotated[
         list[str] | None, typer.Option("--event-type", help="What it gets; * stands for anything. Repeatable.")
     ] = None,
@@ -113,6 +129,7 @@ def add(
         float | None, typer.Option("--timeout-s", min=MIN_TIMEOUT_S, max=MAX_TIMEOUT_S, help="Seconds a try may take.")
     ] = None,
     *,
+    route: Route,
     pace: Pace,
     because: Because = None,
     as_json: AsJson = False,
@@ -127,12 +144,17 @@ def add(
             policy=policy,
             external_system=external_system,
             timeout_s=timeout_s,
+            **asdict(route),
             **asdict(pace),
         )
         _check_texts(spec)
+        _check_route(spec)
         require_one_of("answer to a block", pace.on_block, ("skip", "halt"))
         async with open_desk(where) as desk:
-            _check_url(url, AddressRules(desk.settings.allow_networks))
+            if url is None:
+                _check_broker(desk)
+            else:
+                _check_url(url, AddressRules(desk.settings.allow_networks))
             sealer = await desk.sealer()
             async with desk.session() as session:
                 if policy is not None and await get_policy(session, policy) is None:
@@ -294,6 +316,37 @@ def _check_texts(spec: EndpointSpec) -> None:
             raise WrongUsage(f"Names and event types have 1 to {MAX_TEXT_CHARS} printable characters.")
 
 
+def _check_route(spec: EndpointSpec) -> None:
+    """Refuse what its kind cannot have, or cannot be without."""
+    require_one_of("kind", spec.kind, KINDS)
+    if spec.kind != RABBITMQ_KIND:
+        if spec.url is None:
+            raise WrongUsage("Say where to deliver: a URL.")
+        if spec.exchange is not None or spec.routing_key is not None:
+            raise WrongUsage(f"--exchange and --routing-key are for --kind {RABBITMQ_KIND}.")
+        return
+    if spec.url is not None:
+        raise WrongUsage(f"An endpoint of kind {RABBITMQ_KIND} has no URL: it has an --exchange.")
+    if spec.exchange is None:
+        raise WrongUsage(f"Say where to publish: --kind {RABBITMQ_KIND} needs --exchange.")
+    for text in (spec.exchange, spec.routing_key or ""):
+        if not is_short(text) or not text.isprintable():
+            raise WrongUsage(f"Exchanges and routing keys have at most {MAX_NAME_BYTES} bytes, all printable.")
+    why = key_problem(spec.exchange, spec.routing_key)
+    if why is not None:
+        raise WrongUsage(f"--routing-key {why}.")
+
+
+def _check_broker(desk: Desk) -> None:
+    if not desk.settings.broker_urls:
+        raise Refused(
+            "There is no RabbitMQ here. Name it with REDRIVE_RABBITMQ_URL, here and where the API and the workers run."
+        )
+    owner = desk.settings.rabbitmq_org
+    if owner != desk.org:
+        raise Refused(f'RabbitMQ belongs to the org "{owner}" (REDRIVE_RABBITMQ_ORG): only that one can use it.')
+
+
 def _check_url(url: str, rules: AddressRules) -> None:
     """Refuse what deliveries would refuse, as far as it can be told without a look-up."""
     try:
@@ -306,6 +359,12 @@ def _check_url(url: str, rules: AddressRules) -> None:
             f"Deliveries may not reach {target.ip}: {why}. If it is meant, open its network with "
             f"REDRIVE_ALLOW_NETWORKS={target.ip}, here and where the workers run."
         )
+
+
+def _place(endpoint: shapes.Shape) -> object:
+    """Its URL, or what it has instead."""
+    exchange, key = endpoint["exchange"], endpoint["routing_key"]
+    return endpoint["url"] if exchange is None else route_text(str(exchange), None if key is None else str(key))
 
 
 def _listed(value: object) -> list[object]:

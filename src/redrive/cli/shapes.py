@@ -126,6 +126,8 @@ def endpoint(row: Record) -> Shape:
         "name": row["name"],
         "kind": row["kind"],
         "url": redact_url(row["url"]) if row["url"] else None,
+        "exchange": row["exchange"],
+        "routing_key": row["routing_key"],
         "event_types": list(row["event_types"]),
         "policy": row["policy"],
         "external_system": row["external_system"],

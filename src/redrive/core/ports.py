@@ -289,6 +289,9 @@ class EndpointTerms(NamedTuple):
     deleted: bool
     problem: str | None = None  # why nothing can be delivered to it, for a person to read
     all_until: datetime | None = None  # from then on only the first secret signs; None: all of them do
+    org_name: str = ""
+    exchange: str | None = None  # of kind rabbitmq, which has no URL
+    routing_key: str | None = None  # None: the event's type
 
     def __repr__(self) -> str:
         return f"EndpointTerms(id={self.id}, name={self.name!r})"

@@ -72,6 +72,8 @@ class EndpointSpec:
     on_block: str = "skip"
     disabled: bool = False
     verify: Verification | None = None  # of webhooks that come in; relay endpoints only
+    exchange: str | None = None  # of RabbitMQ; endpoints of that kind only, which have no URL
+    routing_key: str | None = None  # None: the event's type
 
 
 class Endpoints:
@@ -92,6 +94,8 @@ class Endpoints:
                 spec.kind,
                 *(self._new_hook(session.org_id, endpoint_id) if spec.kind == RELAY else (None, None, None)),
                 *self._verify_columns(session.org_id, endpoint_id, spec),
+                spec.exchange,
+                spec.routing_key,
             )
         except asyncpg.UniqueViolationError:
             raise NameTaken(spec.name) from None
@@ -125,11 +129,18 @@ class Endpoints:
             verify = self._verify_columns(session.org_id, endpoint_id, after)
         try:
             updated = await session.fetchrow(
-                "update_endpoint", session.org_id, endpoint_id, *_columns(after, sealed), act.because, *verify
+                "update_endpoint",
+                session.org_id,
+                endpoint_id,
+                *_columns(after, sealed),
+                act.because,
+                *verify,
+                after.exchange,
+                after.routing_key,
             )
         except asyncpg.UniqueViolationError:
             raise NameTaken(after.name) from None
-        if (before.disabled and not after.disabled) or before.url != after.url:
+        if (before.disabled and not after.disabled) or _place(before) != _place(after):
             await reset_state(session, endpoint_id)
         await session.execute("tell_workers")  # of limits, and of a breaker that is none any more
         await audit.record(
@@ -214,6 +225,8 @@ class Endpoints:
             on_block=row["on_block"],
             disabled=row["disabled_at"] is not None,
             verify=verify,
+            exchange=row["exchange"],
+            routing_key=row["routing_key"],
         )
 
     def problem_of(self, row: Record) -> str | None:
@@ -288,6 +301,9 @@ class Endpoints:
             deleted=row["deleted_at"] is not None,
             problem=problem,
             all_until=row["previous_secret_until"],
+            org_name=row["org_name"],
+            exchange=row["exchange"],
+            routing_key=row["routing_key"],
         )
 
 
@@ -335,6 +351,11 @@ async def delete_endpoint(session: Session, endpoint_id: UUID, act: Act) -> bool
     return True
 
 
+def _place(spec: EndpointSpec) -> tuple[str | None, ...]:
+    """Where it leads."""
+    return spec.url, spec.exchange, spec.routing_key
+
+
 def _headers_of(row: Record) -> bytes | None:
     sealed: bytes | None = row["headers_sealed"]
     return sealed
@@ -378,4 +399,6 @@ def _audited(spec: EndpointSpec) -> dict[str, object]:
         "on_block": spec.on_block,
         "disabled": spec.disabled,
         "verify": spec.verify.scheme if spec.verify else None,
+        "exchange": spec.exchange,
+        "routing_key": spec.routing_key,
     }

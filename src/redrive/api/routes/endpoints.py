@@ -10,13 +10,23 @@ from redrive.api.answers import answer
 from redrive.api.auth import SCHEMES, Manager, Reader
 from redrive.api.context import ApiContext, Context, act_of
 from redrive.api.cursors import ListPlace
-from redrive.api.endpoint_input import EndpointChange, EndpointIn, HeaderLines, check_kind, kept_headers, kept_verify
+from redrive.api.endpoint_input import (
+    EndpointChange,
+    EndpointIn,
+    HeaderLines,
+    check_broker,
+    check_key,
+    check_kind,
+    kept_headers,
+    kept_verify,
+)
 from redrive.api.endpoint_view import endpoint_view
 from redrive.api.once import Once
 from redrive.api.problems import FieldError, Problem, invalid, not_found
 from redrive.api.queries import PageQuery, id_in_path, no_query
 from redrive.api.schemas.base import IDEMPOTENT, Page, shows
 from redrive.api.schemas.endpoints import Endpoint, NewEndpoint
+from redrive.core.broker import RABBITMQ_KIND
 from redrive.core.redact import REDACTED
 from redrive.store import endpoints, pausing
 from redrive.store.audit import Act
@@ -45,6 +55,8 @@ def _name_taken() -> Problem:
 async def create_endpoint(request: Request, given: EndpointIn, caller: Manager, context: Context) -> Response:
     """Make an endpoint. This answer alone shows its `secret`; a repetition under the same Idempotency-Key does not."""
     once = Once(request, SCOPE, given.model_dump(exclude={"verify": {"secret"}}))
+    if given.kind == RABBITMQ_KIND:
+        check_broker(context.broker_org, caller.org_name)
     spec = given.spec(context.rules)
     try:
         async with context.tenant(caller) as session:
@@ -119,7 +131,7 @@ async def change_endpoint(
     try:
         async with context.tenant(caller) as session:
             await _check_policy(session, changes.get("policy"))
-            await _judge(context, session, wanted, changes)
+            await _judge(context, session, caller, wanted, changes)
             row = await context.endpoints.update(session, wanted, changes, act_of(request, caller))
     except NameTaken:
         raise _name_taken() from None
@@ -130,7 +142,9 @@ async def change_endpoint(
     return answer(endpoint_view(request, context, caller, row))
 
 
-async def _judge(context: ApiContext, session: Session, endpoint_id: UUID, changes: dict[str, object]) -> None:
+async def _judge(
+    context: ApiContext, session: Session, caller: Caller, endpoint_id: UUID, changes: dict[str, object]
+) -> None:
     """Refuse what its kind cannot have. Whoever sends an endpoint back as it was shown keeps what was not shown."""
     # Locked: a value that somebody else changes at this moment must not come back.
     row = await lock_endpoint(session, endpoint_id)
@@ -138,6 +152,11 @@ async def _judge(context: ApiContext, session: Session, endpoint_id: UUID, chang
         return
     check_kind(row["kind"], changes)
     stored = context.endpoints.spec_of(row)
+    before = stored.exchange, stored.routing_key
+    after = changes.get("exchange", stored.exchange), changes.get("routing_key", stored.routing_key)
+    if before != after:
+        check_broker(context.broker_org, caller.org_name)
+        check_key(*cast(tuple[str | None, str | None], after))
     given = cast(HeaderLines, changes.get("headers", ()))
     if any(value == REDACTED for _, value in given):
         changes["headers"] = kept_headers(given, stored.headers)

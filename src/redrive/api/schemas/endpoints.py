@@ -15,6 +15,8 @@ ENDPOINT_EXAMPLE: dict[str, Any] = {
     "url": "https://billing.example.com/hooks",
     "hook_url": None,
     "verify": None,
+    "exchange": None,
+    "routing_key": None,
     "event_types": ["invoice.*"],
     "policy": None,
     "ordered": False,
@@ -54,11 +56,13 @@ class Endpoint(Answer):
     id: UUID
     name: str
     kind: str
-    url: str | None = Field(description="Without its query for those who may not change it; null for a relay.")
+    url: str | None = Field(description="Without its query for those who may not change it; null but for http.")
     hook_url: str | None = Field(
         description="Where webhooks for a relay come in. Without its token for those who may not change the endpoint."
     )
     verify: VerifyShown | None = Field(description="How a relay verifies what comes in.")
+    exchange: str | None = Field(description="Of RabbitMQ, for kind rabbitmq; empty: the default exchange.")
+    routing_key: str | None = Field(description="What it is published with; null: the event's type.")
     event_types: list[str]
     policy: str | None
     ordered: bool
