@@ -15,6 +15,7 @@ from uuid import uuid4
 from aiormq.abc import AbstractChannel, AbstractConnection
 from aiormq.exceptions import (
     ChannelClosed,
+    ChannelInvalidStateError,
     ChannelNotFoundEntity,
     DeliveryError,
     PublishError,
@@ -25,6 +26,7 @@ from redrive.broker.wire import Properties
 from redrive.core.outcome import Category, Failure
 
 MAX_CHANNELS = 64
+MAX_NUMBER = 2_047  # of channels; the broker's own limit, unless it says less
 RECONNECT_EVERY_S = 1.0  # a broker that is down is not asked by every message
 
 
@@ -72,10 +74,16 @@ def failure_of_publish(problem: BaseException) -> Failure:
 
 @dataclass(slots=True)
 class _Lane:
-    """The channel of an exchange. The library tells returned messages by their ids: no two of one id at once."""
+    """The channel of an exchange. The library tells returned messages by their ids: no two of one id at once.
+
+    Its first message goes alone. What the broker refuses for all, an exchange that is not there, say, then closes a
+    channel with nothing else under way: what is written to one that was just closed costs the connection.
+    """
 
     channel: AbstractChannel
     ids: dict[str, asyncio.Future[None]] = field(default_factory=dict)
+    first: asyncio.Lock = field(default_factory=asyncio.Lock)
+    proven: asyncio.Event = field(default_factory=asyncio.Event)
 
 
 class Publisher:
@@ -86,6 +94,7 @@ class Publisher:
         self._lanes: OrderedDict[str, _Lane] = OrderedDict()
         self._opening = asyncio.Lock()
         self._alone = asyncio.Lock()
+        self._number = 0
         self._down: tuple[float, BrokerDown] | None = None  # until when it is believed
 
     async def publish(self, message: Outgoing, timeout_s: float) -> None:
@@ -94,20 +103,39 @@ class Publisher:
             message.properties.message_id = str(uuid4())
         async with asyncio.timeout(timeout_s):
             try:
-                await self._in_lane(await self._lane(message.exchange), message)
+                await self._in_turn(message)
             except ChannelNotFoundEntity as closed:
                 raise NoSuchExchange(_refusal(message, closed)) from closed
-            except ChannelClosed:
+            except (ChannelClosed, ChannelInvalidStateError):
                 await self._by_itself(message)
+
+    async def _in_turn(self, message: Outgoing) -> None:
+        while True:
+            lane = await self._lane(message.exchange)
+            if lane.proven.is_set():
+                return await self._in_lane(lane, message)
+            async with lane.first:
+                if lane.proven.is_set() or lane.channel.is_closed:
+                    continue
+                try:
+                    await self._in_lane(lane, message)
+                except (Unroutable, Unconfirmed):
+                    lane.proven.set()
+                    raise
+                lane.proven.set()
+                return None
 
     async def _by_itself(self, message: Outgoing) -> None:
         """The channel was closed because of this message, or of another one: alone it will be seen."""
         async with self._alone:
-            lane = _Lane(await self._channel())
+            async with self._opening:
+                lane = _Lane(await self._channel())
             try:
                 await self._in_lane(lane, message)
             except ChannelClosed as refused:
                 raise NotAllowed(_refusal(message, refused)) from refused
+            except ChannelInvalidStateError as lost:
+                raise self._lost(said(lost)) from lost
             finally:
                 await close(lane.channel)
 
@@ -134,7 +162,7 @@ class Publisher:
                 f"RabbitMQ did not take a message for {_exchange(message.exchange)} with the routing key "
                 f"{message.routing_key!r}: a queue is full, or has no leader."
             ) from None
-        except (ChannelClosed, TimeoutError):
+        except (ChannelClosed, ChannelInvalidStateError, TimeoutError):
             raise
         except (TypeError, ValueError, OverflowError, struct.error) as problem:
             # What exactly is wrong might repeat a header's value.
@@ -177,9 +205,19 @@ class Publisher:
     async def _channel(self) -> AbstractChannel:
         connection = await self._connected()
         try:
-            return await connection.channel(on_return_raises=True)
+            return await connection.channel(self._next_number(connection), on_return_raises=True)
         except LOST as problem:
             raise BrokerDown(f"RabbitMQ opened no channel: {said(problem)}.") from problem
+
+    def _next_number(self, connection: AbstractConnection) -> int:
+        """One that was not used lately. The library would give that of a channel that the broker has just closed to the
+        next one, where what was still to be written to the old one arrives, and is confirmed in place of another.
+        """
+        most = min(connection.connection_tune.channel_max or MAX_NUMBER, MAX_NUMBER)
+        self._number = self._number % most + 1
+        while self._number in connection.channels:
+            self._number = self._number % most + 1
+        return self._number
 
     async def _connected(self) -> AbstractConnection:
         if self._connection is not None and self._connection.is_opened:
