@@ -19,7 +19,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 import structlog
@@ -42,7 +42,7 @@ from redrive.engine.janitor import Janitor
 from redrive.engine.operations import run_operations
 from redrive.engine.statistics import keep_statistics
 from redrive.engine.worker import Worker
-from redrive.settings import Settings
+from redrive.settings import Settings, SettingsError
 from redrive.store import keys, orgs, sessions
 from redrive.store.archive import Archive
 from redrive.store.audit import Act
@@ -65,6 +65,9 @@ from redrive.store.tasks import Tasks
 from redrive.store.workers import Workers
 from redrive.store.workflows import Versions
 from redrive.version import __version__
+
+if TYPE_CHECKING:
+    from redrive.broker.publisher import Publisher
 
 SEAL_FILE = "secret.key"
 MAX_PER_ORIGIN = 200
@@ -175,6 +178,7 @@ async def open_worker(
 ) -> AsyncIterator[Worker]:
     """A worker with its destinations, which are closed behind it. Without webhooks it needs no sealing key."""
     destinations: list[Destination] = []
+    publisher = _publisher(settings) if settings.broker_urls else None
     sealer = sealer_of(settings) if webhooks else None
     steps = StoredSteps(engine, clock or DatabaseClock(), Versions(sealer))
     if sealer is not None:
@@ -183,6 +187,8 @@ async def open_worker(
             _step_calls(settings, engine, sealer, steps),
             InnerSteps(steps),
         ]
+    if sealer is not None and publisher is not None:
+        destinations.append(_rabbitmq(settings, engine, sealer, publisher))
     if handlers:
         destinations.append(HandlerDestination(handlers, steps=steps, slot_wait_s=settings.lease_margin_s / 4))
     try:
@@ -200,10 +206,29 @@ async def open_worker(
     finally:
         for destination in destinations:
             await destination.aclose()
+        if publisher is not None:
+            await publisher.close()
 
 
 def _http(settings: Settings, engine: Database, sealer: Sealer) -> HttpDestination:
     return HttpDestination(_client(settings), EndpointTermsBook(engine, sealer), version=__version__)
+
+
+def _publisher(settings: Settings) -> "Publisher":
+    """What all destinations of a worker publish through. Nothing is connected before the first message."""
+    try:
+        from redrive.broker.publisher import Publisher  # its library is an extra
+    except ModuleNotFoundError as missing:
+        raise SettingsError(
+            f"REDRIVE_RABBITMQ_URL is set, but {missing.name} is not installed: install redrive[rabbitmq]."
+        ) from missing
+    return Publisher(settings.broker_urls, name=f"redrive-worker {socket.gethostname()}:{os.getpid()}")
+
+
+def _rabbitmq(settings: Settings, engine: Database, sealer: Sealer, publisher: "Publisher") -> Destination:
+    from redrive.destinations.rabbitmq import RabbitDestination
+
+    return RabbitDestination(publisher, EndpointTermsBook(engine, sealer), org=settings.rabbitmq_org)
 
 
 def _step_calls(settings: Settings, engine: Database, sealer: Sealer, steps: StoredSteps) -> StepCalls:

@@ -134,6 +134,7 @@ async def installation(
     pooler: Pooler = "none",
     port: int = 0,
     stores: Stores | None = None,
+    rabbitmq_url: str | None = None,
 ) -> AsyncIterator[Installation]:
     """`stores`: connections that outlast it."""
     settings = load_settings(
@@ -142,6 +143,7 @@ async def installation(
         secret_key=SECRET_KEY,
         admin_key=ADMIN_KEY,
         allow_networks=allow,
+        rabbitmq_url=rabbitmq_url,
     )
     prepared = await prepare_database(settings, url)
     clock = clock or DatabaseClock()
@@ -152,7 +154,10 @@ async def installation(
         rules = AddressRules(settings.allow_networks)
         sealer = Sealer.from_passphrase(SECRET_KEY)
         relay = RelayDestination(EndpointTermsBook(stores.engine, sealer), version="0.0.1")
-        context = ApiContext(stores.engine, stores.app, sealer, clock, rules, "0.0.1", hubs=relay)
+        broker_org = settings.rabbitmq_org if settings.broker_urls else None
+        context = ApiContext(
+            stores.engine, stores.app, sealer, clock, rules, "0.0.1", hubs=relay, broker_org=broker_org
+        )
         listener = _listen(port)
         host, port = listener.getsockname()
         api_app = create_app(context, Site(context))

@@ -12,6 +12,7 @@ from redrive.api.endpoint_input import Headers, PolicyName
 from redrive.api.policy_input import SHOWN_BESIDES
 from redrive.api.problems import FieldError, invalid, payload_too_large
 from redrive.api.queries import RedriveIn
+from redrive.core.broker import RABBITMQ_KIND
 from redrive.core.policy import Policy, PolicyError
 from redrive.core.redact import REDACTED, looks_secret
 from redrive.store.edits import Edit
@@ -66,7 +67,7 @@ class ReplayIn(RedriveIn):
     def policy(self) -> Policy | str | None:
         return override_of(self.override_retry_policy)
 
-    def check_kind(self, kind: str) -> None:
+    def check_kind(self, kind: str, *, has_endpoint: bool) -> None:
         """Refuse what a dead letter of this kind cannot do."""
         errors = []
         if kind != STEP_KIND:
@@ -77,7 +78,8 @@ class ReplayIn(RedriveIn):
                 errors.append(FieldError(("body", "from_step_index"), why))
             if self.new_idempotency_key:
                 errors.append(FieldError(("body", "new_idempotency_key"), why))
-        if kind != HTTP_KIND and self.headers is not None:
+        takes_headers = kind == HTTP_KIND or (kind == RABBITMQ_KIND and has_endpoint)
+        if not takes_headers and self.headers is not None:
             errors.append(FieldError(("body", "headers"), f"a task of the kind {kind} is sent without headers"))
         if errors:
             raise invalid(*errors)

@@ -11,6 +11,7 @@ from math import floor
 import msgspec
 
 from redrive.api.evidence import redacted_answer, redacted_payload, shown_payload
+from redrive.core.broker_route import is_route
 from redrive.core.lifecycle import CLOSED_STATES, TaskState, queue_status, retry_count
 from redrive.core.policy import Policy, preview
 from redrive.core.redact import REDACTED, redact_url
@@ -186,7 +187,7 @@ def _request(row: Row) -> Shape | None:
         return None
     is_step = row["run_id"] is not None
     return {
-        "method": row["method"] if is_step else "POST",
+        "method": row["method"] if is_step else "PUBLISH" if is_route(row["url"]) else "POST",
         "url": row["url"],
         "headers": (_step_headers(row) if is_step else _delivery_headers(row, str(row["event_id"])))
         | _headers(row["request_headers"]),

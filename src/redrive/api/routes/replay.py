@@ -46,7 +46,7 @@ async def replay_dead_letter(
             letter = await dead_letters.get_dead_letter(session, wanted)
             if letter is None:
                 raise not_found(NOUN)
-            asked.check_kind(letter["kind"])
+            asked.check_kind(letter["kind"], has_endpoint=letter["endpoint_id"] is not None)
             roll = random.random()  # noqa: S311 (jitter, not a secret)
             try:
                 if letter["kind"] == STEP_KIND:
