@@ -48,6 +48,7 @@ from redrive.store.archive import Archive
 from redrive.store.audit import Act
 from redrive.store.clock import Clock, DatabaseClock
 from redrive.store.db import Database, Pooler, connect
+from redrive.store.dead_messages import REFUSALS, DeadMessagesOf, Returns
 from redrive.store.endpoint_history import Ledger
 from redrive.store.endpoint_states import BreakerStates
 from redrive.store.endpoints import EndpointTermsBook
@@ -73,6 +74,7 @@ SEAL_FILE = "secret.key"
 MAX_PER_ORIGIN = 200
 ENGINE_CONNECTIONS = 4
 APP_CONNECTIONS = 10
+COLLECTOR_ENDS_S = 2.0  # after the worker: both were told at once
 GC_THRESHOLD = 10_000  # new objects between two looks for cycles; Python's own is 700
 
 log = structlog.get_logger("redrive.app")
@@ -188,7 +190,7 @@ async def open_worker(
             InnerSteps(steps),
         ]
     if sealer is not None and publisher is not None:
-        destinations.append(_rabbitmq(settings, engine, sealer, publisher))
+        destinations += _rabbitmq(settings, engine, sealer, publisher)
     if handlers:
         destinations.append(HandlerDestination(handlers, steps=steps, slot_wait_s=settings.lease_margin_s / 4))
     try:
@@ -225,10 +227,22 @@ def _publisher(settings: Settings) -> "Publisher":
     return Publisher(settings.broker_urls, name=f"redrive-worker {socket.gethostname()}:{os.getpid()}")
 
 
-def _rabbitmq(settings: Settings, engine: Database, sealer: Sealer, publisher: "Publisher") -> Destination:
+def _rabbitmq(settings: Settings, engine: Database, sealer: Sealer, publisher: "Publisher") -> list[Destination]:
     from redrive.destinations.rabbitmq import RabbitDestination
+    from redrive.destinations.rabbitmq_returns import ReturnDestination
 
-    return RabbitDestination(publisher, EndpointTermsBook(engine, sealer), org=settings.rabbitmq_org)
+    return [
+        RabbitDestination(publisher, EndpointTermsBook(engine, sealer), org=settings.rabbitmq_org),
+        ReturnDestination(publisher, Returns(engine), to_queue=settings.rabbitmq_redrive_to == "queue"),
+    ]
+
+
+async def run_collector(settings: Settings, engine: Database, stop: asyncio.Event) -> None:
+    """Empty the dead-letter queues that the settings name, until `stop`."""
+    from redrive.sources.collector import Collector
+
+    book = DeadMessagesOf(engine, settings.rabbitmq_org, DatabaseClock())
+    await Collector(settings.broker_urls, settings.rabbitmq_collect, book, refusals=REFUSALS).run(stop)
 
 
 def _step_calls(settings: Settings, engine: Database, sealer: Sealer, steps: StoredSteps) -> StepCalls:
@@ -271,12 +285,18 @@ async def run_worker(
                 asyncio.create_task(Herald(Notices(engine, DatabaseClock())).run()),
                 asyncio.create_task(keep_statistics(partial(analyse_new, engine))),
             ]
+            collecting: list[asyncio.Task[None]] = []
+            if settings.broker_urls and settings.rabbitmq_collect:
+                collecting.append(asyncio.create_task(run_collector(settings, engine, stop)))
+                beside += collecting
             if on_dead_letter is not None:
                 callbacks = Callbacks(Notices(engine, DatabaseClock()), awaitable(on_dead_letter))
                 beside.append(asyncio.create_task(callbacks.run()))
             rest_collector()
             try:
                 await worker.run(stop)
+                if collecting:
+                    await asyncio.wait(collecting, timeout=COLLECTOR_ENDS_S)
             finally:
                 for task in beside:
                     task.cancel()

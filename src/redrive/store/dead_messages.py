@@ -14,12 +14,14 @@ from hashlib import blake2b, sha256
 from typing import NamedTuple
 from uuid import UUID
 
+import asyncpg
+
 from redrive.core.broker import RABBITMQ_KIND, RETURN_QUEUE, DeadMessage, Origin, QueueState, Return
 from redrive.core.decide import Die
 from redrive.core.ports import NO_EXCHANGE, Job, Settlement
 from redrive.store.clock import Clock
 from redrive.store.db import Database, Session, array_or_null, past_deadlocks
-from redrive.store.orgs import new_id
+from redrive.store.orgs import find_org, new_id
 from redrive.store.tasks import Tasks
 
 MAX_TYPE_CHARS = 200
@@ -31,6 +33,14 @@ STATEMENT_BYTES = 64 * 1024 * 1024  # of one statement's messages, unless one al
 MAX_QUEUES = 500  # of an org
 QUEUE_TTL_S = 30 * 86_400.0  # since a collector last saw it
 BINARY_TYPE = "application/octet-stream"
+
+# What is raised where a message cannot be stored, however often it is tried.
+REFUSALS = (
+    asyncpg.DataError,
+    asyncpg.IntegrityConstraintViolationError,
+    asyncpg.ProgramLimitExceededError,
+    UnicodeError,
+)
 
 _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")  # PostgreSQL's text takes neither
 _UNREADABLE = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
@@ -133,6 +143,27 @@ class DeadMessages:
             await past_deadlocks(
                 partial(self._engine.execute, "note_queues", self._org_id, now, MAX_QUEUES, *_columns(rows))
             )
+
+
+class DeadMessagesOf:
+    """The book of the org of a name, which is looked for when it is needed: it may be made later."""
+
+    def __init__(self, engine: Database, org: str, clock: Clock) -> None:
+        self._engine = engine
+        self._org = org
+        self._clock = clock
+
+    async def keep(self, messages: Sequence[DeadMessage]) -> list[bool]:
+        return await (await self._book()).keep(messages)
+
+    async def note(self, states: Sequence[QueueState]) -> None:
+        await (await self._book()).note(states)
+
+    async def _book(self) -> DeadMessages:
+        org_id = await find_org(self._engine, self._org)
+        if org_id is None:
+            raise LookupError(f'There is no org "{self._org}" (REDRIVE_RABBITMQ_ORG).')
+        return DeadMessages(self._engine, org_id, self._clock)
 
 
 class Returns:
