@@ -18,7 +18,7 @@ from redrive.core.ports import Job
 from redrive.store import dead_messages, edits
 from redrive.store.archive import Archive
 from redrive.store.check import check
-from redrive.store.db import Database, Record, query
+from redrive.store.db import Database, Record
 from redrive.store.dead_messages import DeadMessages, Returns
 from redrive.store.edits import Edit
 from redrive.store.orgs import new_id
@@ -276,32 +276,3 @@ async def test_an_org_has_so_many_queues_and_no_more_until_some_are_forgotten(
     clock.advance(31 * 86_400)
     await book(engine).note([queue("e")])
     assert [row["queue"] for row in await queues(engine)] == ["e"]
-
-
-async def test_what_is_hot_is_found_by_primary_keys(engine: Engine) -> None:
-    await keep(engine, *(dead_message() for _ in range(20)))
-    assert await _indexes_of(engine, "returns", "ARRAY[gen_random_uuid()]", "ARRAY[gen_random_uuid()]") == {
-        "broker_message_pkey",
-        "dead_letter_pkey",
-    }
-    assert await _indexes_of(engine, "unseen_dead_events", "gen_random_uuid()", "ARRAY[gen_random_uuid()]") == {
-        "task_of_event",
-        "dead_letter_pkey",
-    }
-    kept = await _indexes_of(engine, "keep_dead_messages", "gen_random_uuid()", "now()", *["'{}'"] * 15)
-    assert kept == {"dead_letter_pkey", "attempt_pkey", "task_pkey"}
-
-
-async def _indexes_of(engine: Engine, name: str, *arguments: str) -> set[str]:
-    async with engine.db.transaction() as session:
-        await session._connection.execute(f"PREPARE hot_{name} AS {query(name)}")
-        explain = f"EXPLAIN (FORMAT JSON) EXECUTE hot_{name}({', '.join(arguments)})"
-        (explained,) = json.loads(await session._connection.fetchval(explain))
-        await session._connection.execute(f"DEALLOCATE hot_{name}")
-    return _indexes(explained["Plan"])
-
-
-def _indexes(plan: dict[str, Any]) -> set[str]:
-    found = {plan["Index Name"]} if "Index Name" in plan else set()
-    assert plan["Node Type"] != "Seq Scan", plan
-    return found.union(*(_indexes(child) for child in plan.get("Plans", ())))

@@ -134,6 +134,31 @@ def _reported(facts: Facts) -> Arguments:
     return facts.now, orgs, [new_id() for _ in orgs], [1] * n, [0] * n, [9] * n, [9] * n, [1.0] * n, none, none, [0] * n
 
 
+def _by_events(facts: Facts) -> Arguments:
+    return facts.engine.org_id, [facts.event_id]
+
+
+def _kept(facts: Facts) -> Arguments:
+    n = 50
+    texts, none = ["a"] * n, [None] * n
+    tasks = [new_id() for _ in range(n)]
+    return (
+        facts.engine.org_id,
+        facts.now,
+        tasks,
+        none,
+        *[texts] * 5,
+        none,
+        none,
+        texts,
+        none,
+        none,
+        [3] * n,
+        none,
+        [0] * n,
+    )
+
+
 ENGINE = [
     Case("claim", _claim, "task_stream", sorts=False),
     Case("survey", lambda facts: (facts.now, [HTTP_QUEUE], 1_000), "task_stream", sorts=False),
@@ -164,6 +189,10 @@ ENGINE = [
     Case("mark_told", lambda facts: (facts.now, [facts.engine.org_id], [new_id()]), "notice_pkey"),
     Case("take_calls", lambda facts: (facts.now, 3600.0, 5, 60.0, 20), "notice_uncalled"),
     Case("mark_many", lambda facts: (facts.engine.org_id, [new_id()], "ignored", "a", "b"), "dead_letter_pkey"),
+    Case("returns", lambda facts: ([facts.engine.org_id], [facts.task_id]), "dead_letter_pkey"),
+    Case("unseen_dead_events", _by_events, "task_of_event"),
+    Case("unseen_dead_events", _by_events, "dead_letter_pkey"),
+    *(Case("keep_dead_messages", _kept, index) for index in ("dead_letter_pkey", "attempt_pkey", "task_pkey")),
 ]
 JANITOR = [
     Case("sweep_pick", lambda facts: (*_swept(facts), START, UUID(int=0), 1.0, 500), "event_by_age", sorts=False),
@@ -227,10 +256,6 @@ def _lanes(facts: Facts) -> Arguments:
 
 def _lane_facts(facts: Facts) -> Arguments:
     return facts.engine.org_id, facts.endpoint_id, [facts.endpoint_id, new_id()], 1_001
-
-
-def _by_events(facts: Facts) -> Arguments:
-    return facts.engine.org_id, [facts.event_id]
 
 
 def _by_event(facts: Facts) -> Arguments:
