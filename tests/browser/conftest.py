@@ -25,6 +25,8 @@ from support.receiver import Receiver, open_receiver
 
 __all__ = ["clock", "empty_url", "shared_database"]
 
+NO_BROKER = "amqp://127.0.0.1:9"  # so that pages offer it; nothing is published
+
 SignedIn = Callable[..., Awaitable[Page]]
 
 
@@ -47,7 +49,8 @@ async def receiver() -> AsyncIterator[Receiver]:
 async def installation(
     chromium: Browser, empty_url: str, shared_database: Shared, clock: ManualClock
 ) -> AsyncIterator[Installation]:
-    async with open_installation(empty_url, clock=clock, stores=shared_database.ways.stores) as redrive:
+    stores = shared_database.ways.stores
+    async with open_installation(empty_url, clock=clock, stores=stores, rabbitmq_url=NO_BROKER) as redrive:
         yield redrive
 
 

@@ -42,6 +42,31 @@ async def test_one_is_made_its_secret_shown_once_and_a_test_followed_to_its_end(
     await expect(page.locator("tbody tr")).to_contain_text("redrive.test")
 
 
+async def test_an_exchange_of_rabbitmq_is_made_and_changed(installation: Installation, signed_in: SignedIn) -> None:
+    page = await signed_in("ADMIN")
+    await page.goto("/endpoints/new")
+    await page.get_by_role("link", name="Publish to RabbitMQ").click()
+    await page.get_by_label("Name", exact=True).fill("orders")
+    await assert_accessible(page)
+    await assert_fits(page)
+    await page.get_by_role("button", name="Make endpoint").click()
+    refused = page.locator(".field", has=page.get_by_label("Routing key")).get_by_role("alert")
+    await expect(refused).to_contain_text("is needed for the default exchange")
+    await page.get_by_label("Exchange").fill("orders")
+    await page.get_by_role("button", name="Make endpoint").click()
+    await page.get_by_role("button", name="I have kept it").click()
+    await expect(page.get_by_text("orders → each event's type")).to_be_visible()
+    await expect(page.get_by_text("No worker knows RabbitMQ")).to_be_visible()
+    await assert_accessible(page)
+    await page.get_by_role("link", name="Edit").click()
+    await page.get_by_label("Exchange").fill("")
+    await page.get_by_label("Routing key").fill("orders of the EU")
+    await page.get_by_role("button", name="Save").click()
+    await expect(page.get_by_text("(default exchange) → orders of the EU")).to_be_visible()
+    (made,) = (await installation.api.get("/v1/endpoints"))["data"]
+    assert (made["exchange"], made["routing_key"]) == ("", "orders of the EU")
+
+
 async def test_a_relay_is_made_verified_and_given_another_address(
     installation: Installation, signed_in: SignedIn
 ) -> None:

@@ -20,6 +20,7 @@ from redrive.engine.worker import Worker
 from support.engine import ManualClock, Shared
 from support.installation import Installation, installation
 from support.oracle import assert_sound
+from support.page import read
 from support.proxy import tcp_proxy
 from support.rabbitmq import RabbitServer
 
@@ -109,7 +110,13 @@ async def test_an_event_is_a_persistent_message_that_says_what_it_is_and_who_it_
     assert attempt["request"]["url"] == "rabbitmq://orders/invoice.paid"
     assert attempt["request"]["headers"]["x-tenant"] == "[redacted]"
     assert "canary" not in json.dumps(attempt) + str(lines)
-    assert (await redrive.api.status(event_id))["status"] == "delivered"
+    page = await read(redrive.api.http, f"/integrations/logs/{attempt['task_id']}")
+    assert "RabbitMQ has confirmed it." in page.text
+    assert "cURL" not in page.text
+
+    await redrive.api.post(f"/v1/endpoints/{endpoint['id']}/test", {"event_type": "invoice.test"})
+    await redrive.work()
+    assert [message.type for message in await broker.taken()] == ["invoice.test"]
 
 
 async def test_what_no_queue_takes_is_a_dead_letter_at_once_and_goes_out_edited_when_one_is_there(

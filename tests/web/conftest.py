@@ -4,10 +4,10 @@ from collections.abc import AsyncIterator
 
 import pytest_asyncio
 
-from api.conftest import Api, Server, database_named, own_api, populated, running_server
+from api.conftest import Api, Server, broker_api, database_named, own_api, populated, running_server
 from redrive.store.embedded import EmbeddedPostgres
 
-__all__ = ["own_api"]
+__all__ = ["broker_api", "own_api"]
 
 SHARED_DATABASE = "redrive_web_shared"
 

@@ -7,10 +7,12 @@ import pytest
 
 from api.conftest import URL, Api
 from redrive.core.breaker import BreakerState
-from redrive.core.ports import HealthReport
+from redrive.core.broker import RABBITMQ_QUEUE
+from redrive.core.ports import HealthReport, WorkerCard
 from redrive.store.clock import DatabaseClock
 from redrive.store.endpoint_history import HistoryPoint, Ledger
 from redrive.store.endpoint_states import BreakerStates
+from redrive.store.workers import Workers
 from redrive.web import words
 from redrive.web.endpoint_chart import drawn_history
 from support.page import read
@@ -212,6 +214,37 @@ async def test_the_forms_of_a_relay_have_no_url_and_never_show_the_secret(api: A
     assert "selected" in edit.one("option", value="slack").attributes
     assert edit.has("button", text="Stop verifying")
     assert b"hunter2" not in edit.answer.body
+
+
+async def test_an_exchange_of_rabbitmq_is_shown_and_made_where_others_have_a_url(broker_api: Api, api: Api) -> None:
+    made = await broker_api.endpoint(kind="rabbitmq", url=None, exchange=f"orders {HOSTILE}", routing_key=None)
+    path = f"/endpoints/{made['id']}"
+    page = await read(broker_api.viewer, path)
+    assert f"orders {HOSTILE} → each event's type" in page.text
+    assert "None" not in page.text
+    assert not page.has("img")
+    assert f"orders {HOSTILE}" in (await read(broker_api.viewer, "/endpoints")).text
+    edit = await read(broker_api.owner, f"{path}/edit")
+    assert edit.one("input", name="exchange").attributes["value"] == f"orders {HOSTILE}"
+    for field in (("input", "url"), ("textarea", "ca_pem"), ("select", "verify.scheme")):
+        assert not edit.has(field[0], name=field[1])
+    new = await read(broker_api.owner, "/endpoints/new?kind=rabbitmq")
+    assert new.one("input", name="kind").attributes["value"] == "rabbitmq"
+    assert new.one("input", name="exchange").attributes["data-empty"] == '""'
+    elsewhere = await read(api.owner, "/endpoints/new?kind=rabbitmq")
+    assert not elsewhere.has("a", text="Publish to RabbitMQ")
+    assert elsewhere.has("input", name="url")
+
+
+async def test_an_exchange_says_whether_any_worker_knows_rabbitmq(broker_api: Api) -> None:
+    made = await broker_api.endpoint(kind="rabbitmq", url=None, exchange="orders")
+    path = f"/endpoints/{made['id']}"
+    assert "No worker knows RabbitMQ" in (await read(broker_api.viewer, path)).text
+    workers = Workers(broker_api.context.engine_db, DatabaseClock())
+    card = WorkerCard(uuid4(), "h", 1, "1", ("http", RABBITMQ_QUEUE), 9)
+    await workers.beat(card)
+    assert "No worker knows RabbitMQ" not in (await read(broker_api.viewer, path)).text
+    await workers.leave(card.worker_id)
 
 
 async def test_a_search_leads_to_the_endpoint_of_that_name_or_says_there_is_none(api: Api) -> None:

@@ -11,6 +11,7 @@ from typing import Any, cast
 
 from redrive.api import shapes
 from redrive.api.shapes import Row, Shape
+from redrive.core.broker_route import is_route
 from redrive.web.bodies import MAX_ANSWERS_BYTES, Body, Room, answer
 from redrive.web.curl import as_curl
 
@@ -216,8 +217,10 @@ def _notes(shape: Shape) -> list[str]:
 
 
 def curl_of(tried: Try | None, command_body: str | None) -> str | None:
-    """The last request as a command."""
+    """The last request as a command; None where it was none of HTTP."""
     if tried is None or tried.request is None:
         return None
     request = tried.request
+    if is_route(request["url"]):
+        return None
     return as_curl(request["method"], request["url"], request["headers"], command_body)

@@ -7,12 +7,13 @@ from fastapi import APIRouter, Request, Response
 from markupsafe import Markup
 
 from redrive.api import endpoint_shapes
-from redrive.api.context import Context
+from redrive.api.context import ApiContext, Context
 from redrive.api.cursors import ListPlace
 from redrive.api.endpoint_view import endpoint_view
 from redrive.api.problems import not_found
 from redrive.api.queries import id_in_path
 from redrive.api.shapes import Shape
+from redrive.core.broker import RABBITMQ_KIND, RABBITMQ_QUEUE
 from redrive.core.inbound import Scheme
 from redrive.store import deliveries, endpoints, pausing
 from redrive.store.db import Record, Session
@@ -24,6 +25,7 @@ from redrive.store.endpoints import RELAY, get_endpoint
 from redrive.store.lanes import Lane, list_lanes
 from redrive.store.pausing import Pause
 from redrive.store.policies import list_policies
+from redrive.store.workers import list_workers
 from redrive.web.endpoint_chart import drawn_history
 from redrive.web.frame import Frame, load_frame
 from redrive.web.lists import PAGE_ROWS, operations_to_show
@@ -32,6 +34,7 @@ from redrive.web.search import MAX_VALUE_CHARS
 from redrive.web.visitor import PageRoute, Visitor
 
 PATH = "/endpoints"
+HTTP_KIND = "http"
 DELIVERIES_SHOWN = 25
 LANES_SHOWN = 10
 POLICIES_OFFERED = 100
@@ -72,6 +75,7 @@ class EndpointPage:
     health: EndpointHealth
     state: EndpointState
     hubs: int | None  # of a relay: connected to this process
+    lacks_worker: bool  # of kind rabbitmq: none that is at work knows the broker
     chart: Markup | None  # None where there was no try for a day
     pause: Pause
     lanes: list[Lane]
@@ -97,7 +101,8 @@ class EndpointFormPage:
     frame: Frame
     shape: Shape | None
     policies: list[str]
-    is_relay: bool
+    kind: str
+    offers_broker: bool = False
 
     path = PATH
     schemes = tuple(Scheme)
@@ -147,8 +152,11 @@ async def new_endpoint_page(request: Request, visitor: Visitor, context: Context
     async with context.tenant(visitor) as session:
         frame = await load_frame(session, visitor, context.clock, PATH)
         offered = await _policies(session)
-    is_relay = request.query_params.get("kind") == RELAY
-    return render(request, "endpoint_form.html", EndpointFormPage(frame, None, offered, is_relay))
+    offers_broker = context.broker_org is not None and context.broker_org == visitor.org_name
+    kinds = (RELAY, RABBITMQ_KIND) if offers_broker else (RELAY,)
+    asked = request.query_params.get("kind", HTTP_KIND)
+    kind = asked if asked in kinds else HTTP_KIND
+    return render(request, "endpoint_form.html", EndpointFormPage(frame, None, offered, kind, offers_broker))
 
 
 @router.get(f"{PATH}/{{endpoint_id}}/edit")
@@ -158,7 +166,12 @@ async def edit_endpoint_page(endpoint_id: str, request: Request, visitor: Visito
         row = await _endpoint(session, endpoint_id)
         offered = await _policies(session)
     shape = endpoint_view(request, context, visitor, row)
-    return render(request, "endpoint_form.html", EndpointFormPage(frame, shape, offered, row["kind"] == RELAY))
+    return render(request, "endpoint_form.html", EndpointFormPage(frame, shape, offered, row["kind"]))
+
+
+async def _somebody_publishes(session: Session, context: ApiContext) -> bool:
+    workers = await list_workers(session, context.clock)
+    return any(RABBITMQ_QUEUE in worker.queues and not worker.is_silent for worker in workers)
 
 
 async def _policies(session: Session) -> list[str]:
@@ -205,6 +218,7 @@ async def endpoint_page(endpoint_id: str, request: Request, visitor: Visitor, co
             health=await health_of(session, row["id"]),
             state=state,
             hubs=context.hubs_of(row["kind"], row["id"]),
+            lacks_worker=row["kind"] == RABBITMQ_KIND and not await _somebody_publishes(session, context),
             chart=drawn_history(history.points, frame.now) if history.points else None,
             pause=pause,
             lanes=lanes.lanes,

@@ -60,7 +60,8 @@ async function follow(event) {
 
 function say(attempt, status) {
   const took = attempt.duration_ms === null ? "" : ` in ${Math.round(attempt.duration_ms).toLocaleString("en-US")} ms`;
-  if (status === "delivered") return tell("ok", `Delivered: HTTP ${attempt.status_code}${took}.`, attempt.task_id);
+  const how = attempt.status_code === null ? "confirmed by RabbitMQ" : `HTTP ${attempt.status_code}`;
+  if (status === "delivered") return tell("ok", `Delivered: ${how}${took}.`, attempt.task_id);
   tell("bad", `Failed${took}: ${sentence(attempt.error_message)}`, attempt.task_id);
 }
 
