@@ -3,52 +3,25 @@
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from typing import Any
 from uuid import uuid4
 
 import aio_pika
 import pytest
 import pytest_asyncio
-from aio_pika.abc import AbstractChannel, AbstractIncomingMessage
 from pydantic import SecretStr
 from standardwebhooks import Webhook
 from structlog.testing import capture_logs
 
 from redrive.app import open_worker
 from redrive.engine.worker import Worker
+from support.broker import Broker, connected
 from support.engine import ManualClock, Shared
 from support.installation import Installation, installation
 from support.oracle import assert_sound
 from support.page import read
 from support.proxy import tcp_proxy
 from support.rabbitmq import RabbitServer
-
-
-@dataclass(frozen=True, slots=True)
-class Broker:
-    """A virtual host as its consumers see it."""
-
-    url: str
-    channel: AbstractChannel
-
-    async def bind(self, exchange: str, key: str, queue: str = "inbox") -> None:
-        made = await self.channel.declare_exchange(exchange, "topic", durable=True)
-        await (await self.channel.declare_queue(queue, durable=True)).bind(made, key)
-
-    async def taken(self, queue: str = "inbox") -> list[AbstractIncomingMessage]:
-        """All that lie in a queue, taken out of it."""
-        source = await self.channel.get_queue(queue)
-        messages: list[AbstractIncomingMessage] = []
-        while (message := await source.get(no_ack=True, fail=False)) is not None:
-            messages.append(message)
-        return messages
-
-
-@asynccontextmanager
-async def connected(url: str) -> AsyncIterator[Broker]:
-    async with await aio_pika.connect(url) as connection:
-        yield Broker(url, await connection.channel())
 
 
 @pytest_asyncio.fixture(loop_scope="session")

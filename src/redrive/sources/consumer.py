@@ -108,8 +108,9 @@ class Consumer:
         """No new messages; those that wait here go back when the channel is closed; those under way may end."""
         try:
             async with asyncio.timeout(DRAIN_S):
-                await channel.basic_cancel(consumer_tag)
                 self._forget_waiting()
+                await channel.basic_cancel(consumer_tag)
+                self._forget_waiting()  # those that came meanwhile
                 await self._idle.wait()
         except LOST as problem:
             self._log.warning("consumer_not_drained", under_way=self._busy, why=said(problem))

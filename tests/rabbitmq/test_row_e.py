@@ -1,0 +1,410 @@
+"""Row E: a consumer of RabbitMQ. A message succeeds or is in the dead-letter queue; its retries wait in the broker."""
+
+import asyncio
+import base64
+import json
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import replace
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import Any
+
+import aio_pika
+import asyncpg
+import pytest
+import pytest_asyncio
+from aio_pika.abc import AbstractIncomingMessage
+from aiormq.abc import AbstractConnection, DeliveredMessage
+from pamqp.commands import Basic
+
+from conftest import Eventually
+from redrive import ConfigurationError, GiveUp, Message, RetryLater
+from redrive.broker.link import connected as linked
+from redrive.broker.topology import TopologyError
+from redrive.broker.wire import FarTime, Properties
+from redrive.core.presets import PRESETS
+from redrive.sources import consumer as consumers
+from support.broker import DEAD, QUICK, SOURCE, Broker, connected, consumer, consuming
+
+pytestmark = pytest.mark.filterwarnings("error")
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def broker(vhost_url: str) -> AsyncIterator[Broker]:
+    async with connected(vhost_url) as opened:
+        yield opened
+
+
+class Tries:
+    """A handler that remembers what it was called with, and does as the message says."""
+
+    def __init__(self, act: Callable[[Message], Awaitable[None]] | None = None) -> None:
+        self.messages: list[Message] = []
+        self.at: list[float] = []
+        self._act = act
+
+    async def __call__(self, message: Message) -> None:
+        self.messages.append(message)
+        self.at.append(time.monotonic())
+        if self._act is not None:
+            await self._act(message)
+
+    def of(self, n: int) -> list[Message]:
+        return [message for message in self.messages if message.payload["n"] == n]
+
+
+async def fails(message: Message) -> None:
+    raise ConnectionError("the hub is down")
+
+
+def letter(message: AbstractIncomingMessage) -> dict[str, Any]:
+    read: dict[str, Any] = json.loads(message.body)
+    return read
+
+
+class _Refusal(Exception):
+    def __init__(self, status: int) -> None:
+        self.status_code = status
+
+
+ERRORS: list[tuple[BaseException, str, int]] = [
+    (_Refusal(404), "client", 0),
+    (GiveUp("never"), "unknown", 0),
+    (ValueError("no such unit"), "validation", 0),
+    (KeyError("sku"), "validation", 0),
+    (ConfigurationError("no credentials"), "configuration", 0),
+    (_Refusal(503), "transient", 3),
+    (_Refusal(429), "transient", 3),
+    (TimeoutError(), "transient", 3),
+    (ConnectionResetError("redis went away"), "transient", 3),
+    (asyncpg.CannotConnectNowError("the database system is starting up"), "transient", 3),
+    (aio_pika.exceptions.DeliveryError(None, Basic.Nack()), "transient", 3),
+]
+
+
+async def test_e1_errors_are_classed_and_only_transient_ones_are_tried_again(
+    vhost_url: str, broker: Broker, eventually: Eventually
+) -> None:
+    async def act(message: Message) -> None:
+        if message.payload["n"] < len(ERRORS):
+            raise ERRORS[message.payload["n"]][0]
+
+    tries = Tries(act)
+    async with consuming(vhost_url, tries):
+        await broker._queue(SOURCE)
+        for n in range(len(ERRORS) + 1):
+            await broker.publish(SOURCE, {"n": n})
+        dead = [letter(await broker.take(DEAD)) for _ in ERRORS]
+        await eventually(lambda: len(tries.of(len(ERRORS))) == 1)
+    seen = {
+        one["original_message"]["n"]: (one["error_details"]["error_type"], one["error_details"]["retry_count"])
+        for one in dead
+    }
+    assert seen == {n: (name, retries) for n, (_, name, retries) in enumerate(ERRORS)}
+    assert [len(tries.of(n)) for n in range(len(ERRORS) + 1)] == [retries + 1 for _, _, retries in ERRORS] + [1]
+    assert await broker.depth(SOURCE) == 0
+
+
+async def test_e2_retries_come_after_two_four_and_eight_seconds_with_their_count_in_the_header(
+    vhost_url: str, broker: Broker
+) -> None:
+    """The slow one, with the delays as shipped. Chance is at its ends: the shortest delays, and the longest."""
+    tries = Tries(fails)
+    rolls = iter([0.0, 1.0, 0.0, 1.0, 0.0, 1.0])
+    policy = PRESETS["transformer"]
+    async with consuming(vhost_url, tries, policy=policy, dice=lambda: next(rolls, 0.5)):
+        await broker._queue(SOURCE)
+        await broker.publish(SOURCE, {"n": 0}, message_id="m-1", headers={"tenant": "north"})
+        dead = await broker.take(DEAD, within_s=40)
+    waits = [after - before for before, after in zip(tries.at, tries.at[1:], strict=False)]
+    assert [wait == pytest.approx(delay, rel=0.2, abs=0.25) for wait, delay in zip(waits, (2, 4, 8), strict=True)]
+    assert waits == [pytest.approx(wait, abs=0.25) for wait in (1.6, 4.8, 6.4)]
+    assert [message.headers.get("x-retry-count") for message in tries.messages] == [None, 1, 2, 3]
+    assert [message.attempt for message in tries.messages] == [1, 2, 3, 4]
+    assert {message.message_id for message in tries.messages} == {"m-1"}
+    assert {message.headers["tenant"] for message in tries.messages} == {"north"}
+    assert (dead.headers["x-retry-count"], letter(dead)["error_details"]["retry_count"]) == (3, 3)
+
+
+async def test_e2_the_broker_keeps_the_schedule_while_no_consumer_runs(
+    vhost_url: str, broker: Broker, eventually: Eventually
+) -> None:
+    first, second = Tries(fails), Tries()
+    policy = replace(QUICK, base_s=0.8)
+    async with consuming(vhost_url, first, policy=policy):
+        await broker._queue(SOURCE)
+        await broker.publish(SOURCE, {"n": 0})
+        await eventually(lambda: len(first.at) == 1)
+    assert await broker.depth(f"{SOURCE}-retry-800ms") == 1
+    async with consuming(vhost_url, second, policy=policy):
+        await eventually(lambda: len(second.at) == 1)
+    assert second.messages[0].headers["x-retry-count"] == 1
+    assert second.at[0] - first.at[0] == pytest.approx(0.8, abs=0.3)
+
+
+async def test_e2_each_message_has_its_own_jitter_and_none_waits_longer_than_it_may(
+    vhost_url: str, broker: Broker, eventually: Eventually
+) -> None:
+    """In one delay queue, where what comes first may wait for longer than what comes behind it."""
+    failed: dict[int, float] = {}
+    waited: dict[int, float] = {}
+
+    async def act(message: Message) -> None:
+        n, now = message.payload["n"], time.monotonic()
+        if message.attempt == 1:
+            failed[n] = now
+            raise ConnectionError
+        waited[n] = now - failed[n]
+
+    rolls = iter([n / 39 for n in range(39, -1, -1)])
+    policy = PRESETS["transformer"]
+    async with consuming(vhost_url, act, policy=policy, dice=lambda: next(rolls, 0.5), concurrency=1):
+        await broker._queue(SOURCE)
+        for n in range(40):
+            await broker.publish(SOURCE, {"n": n})
+        await eventually(lambda: len(waited) == 40)
+    assert all(1.55 <= wait <= 2.4 + 0.3 for wait in waited.values())
+
+
+async def test_e2_a_count_that_makes_no_sense_is_none(vhost_url: str, broker: Broker) -> None:
+    tries = Tries(fails)
+    async with consuming(vhost_url, tries):
+        await broker._queue(SOURCE)
+        for n, count in enumerate([99, -3, "7", True, None]):
+            await broker.publish(
+                SOURCE, {"n": n}, headers={"x-retry-count": count, "x-first-attempt-timestamp": 10**15}
+            )
+        dead = [letter(await broker.take(DEAD)) for _ in range(5)]
+    assert {one["error_details"]["retry_count"] for one in dead} == {3}
+    assert [len(tries.of(n)) for n in range(5)] == [1, 4, 4, 4, 4]
+
+
+async def test_e2_a_handler_may_ask_for_its_own_delay(vhost_url: str, broker: Broker, eventually: Eventually) -> None:
+    async def act(message: Message) -> None:
+        if message.attempt == 1:
+            raise RetryLater(after=0.7)
+
+    tries = Tries(act)
+    async with consuming(vhost_url, tries):
+        await broker._queue(SOURCE)
+        await broker.publish(SOURCE, {"n": 0})
+        await eventually(lambda: len(tries.at) == 2)
+    assert 0.7 <= tries.at[1] - tries.at[0] <= 2.0
+
+
+async def test_e3_the_queues_are_durable_and_dead_letters_persistent(
+    vhost_url: str, broker: Broker, rabbitmq: Any
+) -> None:
+    async with consuming(vhost_url, fails):
+        for name in (SOURCE, DEAD, *(f"{SOURCE}-retry-{ms}ms" for ms in (50, 100, 200))):
+            await broker._queue(name)
+        await broker.publish(SOURCE, {"n": 0}, delivery_mode=aio_pika.DeliveryMode.NOT_PERSISTENT)
+        dead = await broker.take(DEAD)
+    assert dead.delivery_mode == aio_pika.DeliveryMode.PERSISTENT
+    quorum: dict[str, Any] = {"x-queue-type": "quorum"}
+    await broker.channel.declare_queue(DEAD, durable=True, arguments=quorum)  # refused where it is another one
+    way_back = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": SOURCE}
+    safely = {"x-dead-letter-strategy": "at-least-once", "x-overflow": "reject-publish"}
+    await broker.channel.declare_queue(f"{SOURCE}-retry-50ms", durable=True, arguments={**quorum, **way_back, **safely})
+
+
+async def test_e3_what_cannot_be_handed_over_is_not_acknowledged(
+    vhost_url: str, broker: Broker, eventually: Eventually
+) -> None:
+    """Somebody deletes the queues: the message stays where it is until they are there again."""
+    gate = asyncio.Event()
+
+    async def act(message: Message) -> None:
+        await gate.wait()
+        raise ConnectionError if message.payload["n"] == 0 else ValueError
+
+    tries = Tries(act)
+    async with consuming(vhost_url, tries):
+        await broker._queue(SOURCE)
+        await broker.publish(SOURCE, {"n": 0})
+        await broker.publish(SOURCE, {"n": 1})
+        await eventually(lambda: len(tries.at) == 2)
+        await broker.channel.queue_delete(DEAD)
+        await broker.channel.queue_delete(f"{SOURCE}-retry-50ms")
+        gate.set()
+        numbers = {letter(await broker.take(DEAD))["original_message"]["n"] for _ in range(2)}
+    assert numbers == {0, 1}
+    assert len(tries.of(0)) == 4
+
+
+async def test_e3_a_queue_that_does_not_fit_is_a_clear_error(vhost_url: str, broker: Broker) -> None:
+    await broker.channel.declare_queue(DEAD, durable=False, auto_delete=True)
+    with pytest.raises(TopologyError) as caught:
+        await consumer(vhost_url, fails).run(asyncio.Event())
+    text = str(caught.value)
+    assert f"There is a queue '{DEAD}', but not as this consumer needs it: durable, with x-queue-type='quorum'." in text
+    assert "Delete it once it is empty, or rename it" in text
+
+
+async def test_e3_a_source_that_is_not_to_be_made_must_be_there(vhost_url: str, broker: Broker) -> None:
+    with pytest.raises(TopologyError, match="There is no queue 'outbound-transformer' to consume"):
+        await consumer(vhost_url, fails, declare=False).run(asyncio.Event())
+
+
+async def test_e4_a_dead_letter_has_exactly_this_form(vhost_url: str, broker: Broker) -> None:
+    times = iter([1_800_000_000.9, 1_800_000_003.2, 1_800_000_004.8])
+
+    async def act(message: Message) -> None:
+        raise ValueError("no such unit: 'dozen'")
+
+    await broker.bind("shop", "order.#", SOURCE)
+    message = {"tenantId": "north", "internal_id": 77, "lines": [1.10, "ü"]}
+    async with consuming(vhost_url, act, service="outbound-transformer-eu", now=lambda: next(times, 1_800_000_009.0)):
+        await broker._queue(DEAD)
+        await broker.publish(
+            "order.new", message, exchange="shop", message_id="m-7", correlation_id="c-7", headers={"a": 1}
+        )
+        dead = await broker.take(DEAD)
+    read = letter(dead)
+    assert read["error_details"].pop("stack_trace").endswith("ValueError: no such unit: 'dozen'\n")
+    assert read == {
+        "original_message": message,
+        "error_details": {
+            "error_type": "validation",
+            "error_message": "no such unit: 'dozen'",
+            "retry_count": 0,
+            "first_attempt_timestamp": 1_800_000_000,
+            "last_attempt_timestamp": 1_800_000_003,
+        },
+        "metadata": {
+            "tenant_id": "north",
+            "internal_id": 77,
+            "dlq_timestamp": 1_800_000_004,
+            "service": "outbound-transformer-eu",
+            "service_version": "2.5.0",
+        },
+    }
+    assert (dead.message_id, dead.correlation_id, dead.content_type) == ("m-7", "c-7", "application/json")
+    assert dead.headers["a"] == 1
+    assert (dead.headers["x-redrive-exchange"], dead.headers["x-redrive-routing-key"]) == ("shop", "order.new")
+
+
+BODIES = [b"", b'{"n": 1', b"\xff\xfe\x00", b"[NaN]", b'"\\ud800"', b"\xef\xbb\xbf{}", b"<order/>"]
+
+
+async def test_e5_what_is_not_json_is_a_dead_letter_that_keeps_every_byte(vhost_url: str, broker: Broker) -> None:
+    tries = Tries()
+    async with consuming(vhost_url, tries):
+        await broker._queue(SOURCE)
+        for body in BODIES:
+            await broker.publish(SOURCE, body)
+        dead = [await broker.take(DEAD) for _ in BODIES]
+    assert not tries.messages
+    for message in dead:
+        read = letter(message)
+        assert read["original_message"].keys() == {"encoding", "data"}
+        assert read["original_message"]["encoding"] == message.headers["x-redrive-original-encoding"] == "base64"
+        assert read["error_details"]["error_type"] == "validation"
+    assert sorted(base64.b64decode(letter(message)["original_message"]["data"]) for message in dead) == sorted(BODIES)
+
+
+async def test_e5_a_consumer_of_bytes_gets_them_as_they_are(
+    vhost_url: str, broker: Broker, eventually: Eventually
+) -> None:
+    seen: list[bytes] = []
+    async with consuming(vhost_url, lambda message: seen.append(message.body), is_json=False):
+        await broker._queue(SOURCE)
+        for body in BODIES:
+            await broker.publish(SOURCE, body)
+        await eventually(lambda: sorted(seen) == sorted(BODIES))
+    assert await broker.depth(DEAD) == 0
+
+
+@pytest.mark.parametrize("kind", ["quorum", "classic"])
+async def test_e5_a_message_that_takes_its_consumer_with_it_does_not_loop(
+    vhost_url: str, broker: Broker, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(consumers, "MAX_LOSSES", 3)
+    await broker.channel.declare_queue(SOURCE, durable=True, arguments={"x-queue-type": kind})
+    await broker.publish(SOURCE, {"n": 0}, message_id="poison")
+    began = asyncio.Event()
+
+    async def hangs(message: Message) -> None:
+        began.set()
+        await asyncio.Event().wait()
+
+    for _ in range(3):
+        doomed = asyncio.create_task(consumer(vhost_url, hangs).run(asyncio.Event()))
+        await asyncio.wait_for(began.wait(), 10)
+        began.clear()
+        doomed.cancel()  # without a word to the broker, as when the process is killed
+        await asyncio.gather(doomed, return_exceptions=True)
+    async with consuming(vhost_url, Tries()):
+        dead = letter(await broker.take(DEAD))
+    assert dead["error_details"]["error_message"] == (
+        "It was given out 3 times, and each time its consumer was gone before it answered."
+    )
+
+
+async def test_e5_a_stop_lets_what_has_begun_end_and_gives_the_rest_back(
+    vhost_url: str, broker: Broker, eventually: Eventually
+) -> None:
+    gate = asyncio.Event()
+
+    async def act(message: Message) -> None:
+        await gate.wait()
+
+    tries, stop = Tries(act), asyncio.Event()
+    consumes = consumer(vhost_url, tries, concurrency=2)
+    running = asyncio.create_task(consumes.run(stop))
+    await broker._queue(SOURCE)
+    for n in range(10):
+        await broker.publish(SOURCE, {"n": n})
+    await eventually(lambda: len(tries.at) == 2 and consumes._inbox.qsize() == 8)
+    stop.set()
+    await eventually(lambda: consumes._inbox.empty())
+    gate.set()
+    await asyncio.wait_for(running, 5)
+    assert len(tries.at) == 2
+    assert await broker.depth(SOURCE) == 8
+
+
+async def test_properties_that_the_library_cannot_read_do_not_end_the_consumer(
+    vhost_url: str, broker: Broker, eventually: Eventually
+) -> None:
+    """A time beyond the year 9999, a float with all its digits, bytes, decimals: all come back as they were."""
+    headers: dict[str, Any] = {
+        "f": 0.1,
+        "d": Decimal("1.25"),
+        "t": datetime(2031, 5, 4, tzinfo=UTC),
+        "l": [1, "a", {"b": None}],
+    }
+    tries = Tries(fails)
+    async with consuming(vhost_url, tries):
+        await broker._queue(SOURCE)
+        await publish(vhost_url, {"n": 0}, Properties(message_id="ordinary", headers=dict(headers)))
+        far: Any = FarTime(2**62)
+        await publish(vhost_url, {"n": 1}, Properties(message_id="\udcff\udcfe", timestamp=far, headers={"far": far}))
+        await eventually(lambda: len(tries.messages) == 8)
+        async with linked([vhost_url], name="reader") as connection:
+            dead = {message.header.properties.message_id: message for message in await _two_dead(connection)}
+    kept = dead["ordinary"].header.properties.headers or {}
+    assert {name: kept[name] for name in headers} == headers
+    assert dead["\udcff\udcfe"].header.properties.timestamp == 2**62
+    odd = [message for message in tries.messages if message.message_id != "ordinary"]
+    assert len(odd) == 4
+    assert {message.message_id for message in odd} == {"\udcff\udcfe"}
+    assert {message.headers["far"] for message in odd} == {2**62}
+
+
+async def publish(url: str, body: Any, properties: Properties) -> None:
+    """As a client in another language might."""
+    async with linked([url], name="another") as connection:
+        channel = await connection.channel()
+        await channel.basic_publish(json.dumps(body).encode(), routing_key=SOURCE, properties=properties)
+
+
+async def _two_dead(connection: AbstractConnection) -> list[DeliveredMessage]:
+    channel = await connection.channel()
+    found: list[DeliveredMessage] = []
+    async with asyncio.timeout(10):
+        while len(found) < 2:
+            message = await channel.basic_get(DEAD, no_ack=True)
+            found += [message] if message.header.properties.message_id else []
+    return found
