@@ -61,6 +61,7 @@ async def run_api(settings: Settings, url: str, stop: asyncio.Event, *, listener
             version=__version__,
             trust_proxy=settings.trust_proxy,
             public_url=settings.public_url,
+            broker_org=settings.rabbitmq_org if settings.broker_urls else None,
             hubs=relay,
             broker_org=settings.rabbitmq_org if settings.broker_urls else None,
         )

@@ -1,17 +1,20 @@
 """`redrive dead`: what a person at a terminal does with dead letters."""
 
+import json
 from datetime import timedelta
 from uuid import UUID
 
 import pytest
 
+from redrive.core.broker import QueueState
 from redrive.core.decide import RetryIn
 from redrive.core.outcome import Category, Failure
 from redrive.store.check import check
+from redrive.store.dead_messages import DeadMessages
 from redrive.store.orgs import new_id
 
 from .command import redrive
-from .world import World
+from .world import CLOCK, World
 
 
 async def actions_on(world: World, subject: UUID) -> list[tuple[str, str, str | None]]:
@@ -98,6 +101,21 @@ async def test_show_tells_every_attempt_and_hides_secrets_of_the_payload(world: 
     assert "hunter2" not in human.out + machine.out
     assert machine.object["payload_snapshot"] == {"order": 7, "password": "[redacted]"}
     assert [one["result"] for one in machine.object["attempts"]] == ["failed", "failed"]
+
+
+async def test_show_tells_what_a_message_was_in_its_broker_and_the_queues_are_listed(world: World) -> None:
+    task_id = await world.dead_message()
+    shown = await redrive("dead", "show", str(task_id), url=world.url)
+    assert all(said in shown.out for said in ("orders-dlq", "order.paid", '"x-tenant": "north"', "[redacted]"))
+    assert (await redrive("broker", url=world.url)).out == ""
+    seen = QueueState("orders-dlq", True, "Nobody may read it.", 3, 0, 2, 1)
+    await DeadMessages(world.engine, world.org_id, CLOCK).note([seen, seen._replace(queue="orders", is_source=False)])
+    listed = [json.loads(line) for line in (await redrive("broker", "--json", url=world.url)).out.splitlines()]
+    assert [(queue["queue"], queue["messages"], queue["open_letters"]) for queue in listed] == [
+        ("orders-dlq", 3, 0),
+        ("orders", 3, 1),
+    ]
+    assert "Nobody may read it." in (await redrive("broker", url=world.url)).out
 
 
 async def test_text_from_outside_cannot_reach_the_terminal(world: World) -> None:

@@ -33,6 +33,7 @@ class ApiContext:
     version: str
     trust_proxy: bool = False  # X-Forwarded-For and -Proto are those of a proxy of ours
     public_url: str | None = None  # where senders reach us; None: where a request did
+    broker_org: str | None = None  # the org that the broker belongs to; None: there is no broker
     hubs: Hubs | None = None  # where hubs of relays are let in
     broker_org: str | None = None  # the name of the one that RabbitMQ belongs to; None: there is no broker
     turns: Turns = field(default_factory=Turns)
@@ -53,6 +54,9 @@ class ApiContext:
         Where several API processes run, each knows its own.
         """
         return self.hubs.count(endpoint_id) if self.hubs is not None and kind == RELAY else None
+
+    def has_broker(self, caller: Caller) -> bool:
+        return self.broker_org is not None and caller.org_name == self.broker_org
 
     @property
     def cursors(self) -> Cursors:

@@ -29,6 +29,11 @@ def payload(body: bytes | None) -> object:
     return msgspec.Raw(body)
 
 
+def too_large(body_bytes: int) -> str:
+    """What stands for a payload that nobody may hand in: it came from a broker."""
+    return f"[{body_bytes} bytes, too many to be shown]"
+
+
 def redacted_payload(body: bytes | None) -> object:
     if body is None:
         return None

@@ -46,6 +46,7 @@ TAGS = {
     "retry queue": "What failed and will be tried again.",
     "dead letters": "What failed for good, and what people do with it.",
     "operations": "Bulk actions: how far they have come, paused, resumed, cancelled.",
+    "broker": "The queues of a broker that dead letters are collected from.",
     "workflows": "Runs of ordered steps, each of which retries by itself; replayed from any step.",
     "inbox": "Events that no endpoint takes: read, acknowledged, deleted.",
     "logs": "One record per task: what was sent, what came back, every try.",

@@ -31,6 +31,7 @@ from redrive.api.problems import PROBLEM_TYPE, FieldError, Problem, bad_query, i
 from redrive.api.queries import each_once
 from redrive.api.routes import (
     audit,
+    broker,
     dead_letters,
     docs,
     endpoint_actions,
@@ -76,6 +77,7 @@ _ROUTES = (
     replay,
     dead_letters,
     operations,
+    broker,
     workflows,
     runs,
     inbox,

@@ -10,7 +10,7 @@ from math import floor
 
 import msgspec
 
-from redrive.api.evidence import redacted_answer, redacted_payload, shown_payload
+from redrive.api.evidence import redacted_answer, redacted_payload, shown_payload, too_large
 from redrive.core.broker_route import is_route
 from redrive.core.lifecycle import CLOSED_STATES, TaskState, queue_status, retry_count
 from redrive.core.policy import Policy, preview
@@ -103,7 +103,7 @@ def dead_letter(row: Row) -> Shape:
 def dead_letter_detail(row: Row, attempts: Sequence[Row]) -> Shape:
     details: Shape = {
         "attempts": tries(attempts),
-        "payload_snapshot": redacted_payload(row["body"]),
+        "payload_snapshot": _payload(row),
         "config_snapshot": {
             **_configured(row),
             "policy": {"name": row["policy"], **msgspec.json.decode(row["policy_spec"], type=dict[str, object])},
@@ -116,6 +116,10 @@ def dead_letter_detail(row: Row, attempts: Sequence[Row]) -> Shape:
         "halts_lane": row["lane_halted_by"] == row["id"],
     }
     return dead_letter(row) | details | judged(row)
+
+
+def _payload(row: Row, *, whole: bool = False) -> object:
+    return too_large(row["body_bytes"]) if row["body"] is None else shown_payload(row["body"], whole=whole)
 
 
 def _configured(row: Row) -> Shape:
@@ -254,7 +258,7 @@ def event(row: Row) -> Shape:
 
 def event_detail(row: Row, status: Row, *, whole_payload: bool) -> Shape:
     """`whole_payload`: for those who may see what looks secret in it."""
-    return event(row) | event_status(status) | {"payload": shown_payload(row["body"], whole=whole_payload)}
+    return event(row) | event_status(status) | {"payload": _payload(row, whole=whole_payload)}
 
 
 def event_status(row: Row) -> Shape:
@@ -315,7 +319,7 @@ def log(row: Row, attempts: Sequence[Row], edited_body: bytes | None = None) -> 
     last = tried[-1] if tried else None
     request = _request(last) if last is not None else None
     if request is not None:
-        request["body"] = redacted_payload(row["body"] if edited_body is None else edited_body)
+        request["body"] = _payload(row) if edited_body is None else redacted_payload(edited_body)
     return {
         "id": row["id"],
         "log_id": row["id"],

@@ -7,6 +7,7 @@ from uuid import UUID
 
 import typer
 
+from redrive.api import broker_shapes
 from redrive.cli import shapes
 from redrive.cli.bulk import Action, Bulk, act_on, filter_of, order_of
 from redrive.cli.connect import open_desk
@@ -15,6 +16,7 @@ from redrive.cli.output import Column, cell, emit, facts, note_rest, say, table
 from redrive.cli.runner import Refused, run
 from redrive.store.db import Session
 from redrive.store.dead_letters import DeadLetterFilter, get_dead_letter, list_dead_letters
+from redrive.store.dead_messages import get_dead_message
 from redrive.store.logs import list_task_attempts
 from redrive.store.paging import Page
 
@@ -83,7 +85,8 @@ def show(where: Where, letter_id: Id, as_json: AsJson = False) -> None:
             if row is None:
                 raise Refused(f"There is no dead letter {letter_id} in this org. It may have been deleted.")
             attempts = await list_task_attempts(session, letter_id)
-        shape = shapes.dead_letter_detail(row, attempts)
+            in_broker = broker_shapes.message(await get_dead_message(session, row))
+        shape = shapes.dead_letter_detail(row, attempts) | {"broker": in_broker}
         if as_json:
             emit(shape)
             return True
@@ -93,6 +96,10 @@ def show(where: Where, letter_id: Id, as_json: AsJson = False) -> None:
             if isinstance(part, dict) and part["at"] is not None:
                 said = "  ".join(f"{key} {cell(value)}" for key, value in part.items() if value is not None)
                 say(f"{name}  {said}")
+        if in_broker is not None:
+            say("")
+            facts({name: value for name, value in in_broker.items() if name not in _NESTED})
+            say(json.dumps({name: in_broker[name] for name in _NESTED}, indent=2))
         say("")
         show_attempts([shapes.attempt(one) for one in attempts])
         say("")
@@ -102,7 +109,8 @@ def show(where: Where, letter_id: Id, as_json: AsJson = False) -> None:
     run(work)
 
 
-_APART = {"log_id", "replay", "resolution", "payload_snapshot", "attempts"}
+_NESTED = ("properties", "deaths", "details")
+_APART = {"log_id", "replay", "resolution", "payload_snapshot", "attempts", "broker"}
 
 
 @command(app, "retry")

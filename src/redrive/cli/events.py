@@ -18,7 +18,14 @@ from redrive.cli.runner import Refused, run
 from redrive.core.lifecycle import EventStatus
 from redrive.store.audit import list_audit_of
 from redrive.store.db import Record, Session
-from redrive.store.events import get_event, get_event_status, list_event_attempts, list_event_tasks, list_events
+from redrive.store.events import (
+    get_event,
+    get_event_body,
+    get_event_status,
+    list_event_attempts,
+    list_event_tasks,
+    list_events,
+)
 
 app = typer.Typer(no_args_is_help=True, help="Events: list, show, attempts, history.")
 
@@ -65,9 +72,10 @@ def show(
         async with open_desk(where) as desk, desk.session() as session:
             row = await _event(session, event_id)
             status = await get_event_status(session, event_id)
+            body = await get_event_body(session, event_id) if payload else b""
         assert status is not None
         if payload:
-            sys.stdout.buffer.write(row["body"] or b"")
+            sys.stdout.buffer.write(body)
             sys.stdout.buffer.flush()
             return True
         shape = shapes.event_detail(row, status)

@@ -6,6 +6,7 @@ import typer
 
 from redrive.cli import (
     audit,
+    broker,
     check,
     consume,
     dead,
@@ -55,7 +56,7 @@ def redrive(
     """Reliable delivery with retries, dead letters and redrive."""
 
 
-for single in (serve, worker, consume, hub, migrate, check, login_link, send, pausing, stats, audit, notices):
+for single in (serve, worker, consume, hub, migrate, check, login_link, send, pausing, stats, broker, audit, notices):
     single.add_to(app)
 for name, noun in (
     ("dead", dead),

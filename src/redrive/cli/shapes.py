@@ -63,7 +63,7 @@ def dead_letter_detail(row: Record, attempts: list[Record]) -> Shape:
         "ordering_key": row["ordering_key"],
         "out_of_order": row["out_of_order"] is True,
         "halts_lane": row["lane_halted_by"] == row["id"],
-        "payload_snapshot": payload_snapshot(row["body"]),
+        "payload_snapshot": payload_snapshot(row),
         "attempts": [attempt(one) for one in attempts],
     }
 
@@ -115,7 +115,7 @@ def event_detail(row: Record, status: Record) -> Shape:
         "retry_attempts": status["retry_attempts"],
         "last_retry_at": status["last_retry_at"],
         "next_retry_at": moment(status["next_retry_at"]),
-        "payload_snapshot": payload_snapshot(row["body"]),
+        "payload_snapshot": payload_snapshot(row),
     }
 
 
@@ -181,10 +181,11 @@ def policy(row: Record) -> Shape:
     return {"name": row["name"], **spec, **binding, "preset": row["preset"]}
 
 
-def payload_snapshot(body: bytes | None) -> object:
+def payload_snapshot(row: Record) -> object:
     """A payload with what looks secret hidden; text or base64 where it is not JSON."""
+    body: bytes | None = row["body"]
     if body is None:
-        return None
+        return f"[{row['body_bytes']} bytes, too many to be shown]"
     try:
         return redact_value(msgspec.json.decode(body))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):

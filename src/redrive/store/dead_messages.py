@@ -20,7 +20,7 @@ from redrive.core.broker import RABBITMQ_KIND, RETURN_QUEUE, DeadMessage, Origin
 from redrive.core.decide import Die
 from redrive.core.ports import NO_EXCHANGE, Job, Settlement
 from redrive.store.clock import Clock
-from redrive.store.db import Database, Session, array_or_null, past_deadlocks
+from redrive.store.db import Database, Record, Session, array_or_null, past_deadlocks
 from redrive.store.orgs import find_org, new_id
 from redrive.store.tasks import Tasks
 
@@ -33,6 +33,8 @@ STATEMENT_BYTES = 64 * 1024 * 1024  # of one statement's messages, unless one al
 MAX_QUEUES = 500  # of an org
 QUEUE_TTL_S = 30 * 86_400.0  # since a collector last saw it
 BINARY_TYPE = "application/octet-stream"
+MAX_SHOWN_CHARS = 262_144  # of a message's properties, its deaths, and what its service said
+MAX_OPEN_COUNTED = 1_000  # dead letters of a queue
 
 # What is raised where a message cannot be stored, however often it is tried.
 REFUSALS = (
@@ -178,6 +180,30 @@ class Returns:
             Return(row["org_id"], row["task_id"], _origin(row["origin"]), row["properties"], row["replays"])
             for row in rows
         ]
+
+
+async def get_dead_message(session: Session, letter: Record) -> Record | None:
+    """What a dead letter, or its log, was in a broker. None: it never was in one."""
+    if letter["queue"] != RETURN_QUEUE:
+        return None
+    return await session.fetchrow("get_dead_message", session.org_id, letter["id"], MAX_SHOWN_CHARS)
+
+
+async def list_queues(session: Session) -> list[Record]:
+    """Those that are collected first, by their names; at most MAX_QUEUES. Open letters are counted to one more than
+    MAX_OPEN_COUNTED.
+    """
+    return await session.fetch("list_queues", session.org_id, MAX_OPEN_COUNTED + 1)
+
+
+async def has_queues(session: Session) -> bool:
+    row = await session.fetchrow("has_queues", session.org_id)
+    return row is not None and bool(row["has_queues"])
+
+
+async def queues_everywhere(engine: Database) -> list[Record]:
+    """Of all orgs, for metrics."""
+    return await engine.fetch("queues_everywhere", MAX_QUEUES)
 
 
 def _event_id(org_id: UUID, message: DeadMessage) -> UUID:

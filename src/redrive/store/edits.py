@@ -53,8 +53,10 @@ class Edit:
 NO_EDIT = Edit()
 
 
-def apply_patch(body: bytes, patch: object) -> bytes:
-    """A JSON text with a merge patch (RFC 7396) applied, or EditError."""
+def apply_patch(body: bytes | None, patch: object) -> bytes:
+    """A JSON text with a merge patch (RFC 7396) applied, or EditError. None: it is too large to be read."""
+    if body is None:
+        raise EditError("the payload is too large to be patched")
     try:
         value = _exact.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -124,7 +126,7 @@ async def engine_edit(session: Session, letter: Record, body: bytes, clock: Cloc
         number: int = letter["edit"]
         return number
     act = Act(letter["replayed_by"] or "engine", "an earlier step ran again")
-    return await _store_edit(session, letter, body, None, base["original"], act, clock)
+    return await _store_edit(session, letter, body, None, base, act, clock)
 
 
 async def list_edits(session: Session, task_id: UUID) -> list[Record]:
@@ -199,14 +201,14 @@ async def _add(session: Session, letter: Record, edit: Edit, act: Act, clock: Cl
     if edit.body is not None and len(edit.body) > max_bytes:
         raise EditError(f"the payload has {len(edit.body)} bytes; at most {max_bytes} are taken", "payload")
     headers = base["headers"] if edit.headers is None and not edit.discard else _stored_headers(edit.headers)
-    number = await _store_edit(session, letter, body, headers, base["original"], act, clock)
+    number = await _store_edit(session, letter, body, headers, base, act, clock)
     return None if body is None and headers is None else number
 
 
 async def _store_edit(
-    session: Session, letter: Record, body: bytes | None, headers: str | None, original: bytes, act: Act, clock: Clock
+    session: Session, letter: Record, body: bytes | None, headers: str | None, base: Record, act: Act, clock: Clock
 ) -> int:
-    changed = _diff(original, original if body is None else body)
+    changed = _diff(base, body)
     row = await session.fetchrow(
         "add_edit",
         session.org_id,
@@ -234,8 +236,12 @@ def _stored_headers(headers: Mapping[str, str] | None) -> str | None:
     return msgspec.json.encode(dict(headers)).decode() if headers else None
 
 
-def _diff(before: bytes, after: bytes) -> Diff:
-    return Diff([], is_cut=False) if before == after else diff(_readable(before), _readable(after))
+def _diff(base: Record, after: bytes | None) -> Diff:
+    """What a body changes of the original. None: nothing. What is too large to be read is told by its size."""
+    before: bytes | None = base["original"]
+    if after is None or before == after:
+        return Diff([], is_cut=False)
+    return diff(f"{base['original_bytes']} bytes" if before is None else _readable(before), _readable(after))
 
 
 def _readable(body: bytes) -> Any:

@@ -111,6 +111,13 @@ async def get_event(session: Session, event_id: UUID) -> Record | None:
     return await session.fetchrow("get_event", session.org_id, event_id)
 
 
+async def get_event_body(session: Session, event_id: UUID) -> bytes:
+    """The payload of an event that is there, however large."""
+    row = await session.fetchrow("get_event_body", session.org_id, event_id)
+    body: bytes = row["body"] if row is not None else b""
+    return body
+
+
 async def get_event_status(session: Session, event_id: UUID) -> Record | None:
     return await session.fetchrow("get_event_statuses", session.org_id, [event_id])
 

@@ -72,6 +72,11 @@ def payload(body: bytes, *, whole: bool = False) -> Body:
     return bounded(Body(_text(body) or "", _lack(body)) if whole else redacted(body))
 
 
+def too_large(body_bytes: int) -> Body:
+    """A message of a broker may have more bytes than anything that is handed in."""
+    return Body("", f"{size(body_bytes)}: too large to be shown. “redrive events show --payload” prints it.")
+
+
 def redacted(body: bytes) -> Body:
     """A payload as long as it is and as it was written, or written anew where something in it is hidden.
 

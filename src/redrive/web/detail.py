@@ -139,7 +139,13 @@ class TaskDetail:
     @property
     def may_edit(self) -> bool:
         """What cannot be read whole cannot be edited: what is hidden would be sent as [redacted]."""
-        return self.is_redrivable and self.viewer.may(Action.JUDGE) and self.viewer.may(Action.READ_PAYLOADS)
+        is_readable = self.row["body"] is not None  # else it is too large
+        return (
+            is_readable
+            and self.is_redrivable
+            and self.viewer.may(Action.JUDGE)
+            and self.viewer.may(Action.READ_PAYLOADS)
+        )
 
     def who(self, stored: str) -> Actor:
         return shown_actor(stored, self.names, self.viewer)
@@ -174,7 +180,7 @@ async def find_task(context: ApiContext, session: Session, viewer: Caller, task_
 def tell(found: Found, *, all_tries: bool) -> TaskDetail:
     """All of it as a page shows it. Takes its time: not for the event loop."""
     row, letter, edited = found.row, found.letter, found.edited
-    original = bodies.redacted(row["body"])
+    original = bodies.too_large(row["body_bytes"]) if row["body"] is None else bodies.redacted(row["body"])
     replaced = {number: bodies.redacted(body) for number, body in found.edited_bodies.items()}
     sent = sent_by(row, edited, replaced, bodies.bounded(original))
     shown_edits = [edit_shapes.edit(each) for each in edited]

@@ -6,7 +6,7 @@ from uuid import UUID
 
 from fastapi import APIRouter, Depends, Query, Request, Response
 
-from redrive.api import edit_shapes, shapes
+from redrive.api import broker_shapes, edit_shapes, shapes
 from redrive.api.answers import answer
 from redrive.api.auth import SCHEMES, Judge, Reader
 from redrive.api.bulk import begin
@@ -24,6 +24,7 @@ from redrive.api.schemas.operations import BulkResult, Operation
 from redrive.store import dead_letters
 from redrive.store.audit import Act
 from redrive.store.db import Session
+from redrive.store.dead_messages import get_dead_message
 from redrive.store.edits import list_edits
 from redrive.store.keys import Caller
 from redrive.store.logs import list_task_attempts
@@ -60,7 +61,8 @@ async def _detail(session: Session, task_id: UUID) -> shapes.Shape:
         raise not_found(NOUN)
     attempts = await list_task_attempts(session, task_id)
     edited = await list_edits(session, task_id)
-    return shapes.dead_letter_detail(row, attempts) | edit_shapes.edited(row) | edit_shapes.edits(edited)
+    in_broker = {"broker": broker_shapes.message(await get_dead_message(session, row))}
+    return shapes.dead_letter_detail(row, attempts) | edit_shapes.edited(row) | edit_shapes.edits(edited) | in_broker
 
 
 @router.post("/bulk", status_code=202, responses=shows(Operation, 202) | shows(BulkResult))

@@ -2,7 +2,7 @@
 
 from fastapi import APIRouter, Depends, Response
 
-from redrive.api import edit_shapes, shapes
+from redrive.api import broker_shapes, edit_shapes, shapes
 from redrive.api.answers import answer
 from redrive.api.auth import SCHEMES, Reader
 from redrive.api.context import Context
@@ -11,6 +11,7 @@ from redrive.api.queries import id_in_path, no_query
 from redrive.api.schemas.base import shows
 from redrive.api.schemas.logs import Log
 from redrive.store import edits, logs
+from redrive.store.dead_messages import get_dead_message
 
 router = APIRouter(prefix="/v1/logs", tags=["logs"], dependencies=[*SCHEMES, Depends(no_query)])
 
@@ -27,4 +28,5 @@ async def get_log(log_id: str, caller: Reader, context: Context) -> Response:
         edited = await edits.list_edits(session, wanted)
         last = edit_shapes.last_generation(attempts)
         sent = await edits.body_of_generation(session, wanted, last) if edited and last is not None else None
-    return answer(shapes.log(row, attempts, sent) | edit_shapes.edits(edited))
+        in_broker = {"broker": broker_shapes.message(await get_dead_message(session, row))}
+    return answer(shapes.log(row, attempts, sent) | edit_shapes.edits(edited) | in_broker)

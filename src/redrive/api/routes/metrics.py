@@ -8,8 +8,9 @@ from redrive.api.auth import Authenticator
 from redrive.api.browser import FORWARDED
 from redrive.api.context import Context
 from redrive.api.queries import no_query
-from redrive.observe.metrics import CONTENT_TYPE, COUNTERS, exposition
+from redrive.observe.metrics import CONTENT_TYPE, COUNTERS, QUEUE_METRICS, exposition
 from redrive.store.counters import totals
+from redrive.store.dead_messages import queues_everywhere
 
 router = APIRouter(tags=["health"], dependencies=[Depends(no_query)])
 
@@ -25,7 +26,9 @@ async def metrics(request: Request, context: Context) -> Response:
         authenticator: Authenticator = request.app.state.authenticator
         await authenticator.admit(dict(request.scope["headers"]), request.method)
     counts = await totals(context.engine_db, [counter.kept_as for counter in COUNTERS])
-    return Response(exposition(counts), media_type=CONTENT_TYPE)
+    queues = await queues_everywhere(context.engine_db)
+    told = [(row["queue"], {metric.told_as: row[metric.told_as] for metric in QUEUE_METRICS}) for row in queues]
+    return Response(exposition(counts, told), media_type=CONTENT_TYPE)
 
 
 def _is_from_here(request: Request) -> bool:

@@ -8,6 +8,7 @@ from pydantic import Field
 
 from redrive.api.schemas.attempts import ATTEMPT_EXAMPLE, Attempt
 from redrive.api.schemas.base import AT, Answer, example
+from redrive.api.schemas.broker import BrokerMessage
 from redrive.api.schemas.edits import Edit
 from redrive.api.schemas.policies import SPEC_EXAMPLE
 from redrive.api.schemas.retry_queue import ENTRY_EXAMPLE, RetryQueueEntry
@@ -94,6 +95,7 @@ class DeadLetterDetail(DeadLetter):
             "ordering_key": None,
             "out_of_order": False,
             "halts_lane": False,
+            "broker": None,
         }
     )
 
@@ -111,3 +113,4 @@ class DeadLetterDetail(DeadLetter):
     ordering_key: str | None
     out_of_order: bool = Field(description="Redriven when later ones of its lane had been delivered, or were ahead.")
     halts_lane: bool = Field(description="Nothing of its lane is sent until a person acts.")
+    broker: BrokerMessage | None = Field(description="What it was in a broker; null: it never was in one.")

@@ -13,6 +13,7 @@ from redrive.api.schemas.attempts import (
     ReceivedResponse,
 )
 from redrive.api.schemas.base import AT, EVENT_ID, TASK_ID, Answer, example
+from redrive.api.schemas.broker import BrokerMessage
 from redrive.api.schemas.edits import Edit
 
 
@@ -37,6 +38,7 @@ class Log(Answer):
             "updated_at": AT,
             "attempts": [ATTEMPT_EXAMPLE],
             "edits": [],
+            "broker": None,
         }
     )
 
@@ -56,3 +58,4 @@ class Log(Answer):
     updated_at: datetime
     attempts: list[Attempt]
     edits: list[Edit]
+    broker: BrokerMessage | None

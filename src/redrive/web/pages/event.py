@@ -103,7 +103,7 @@ async def event_page(event_id: str, request: Request, visitor: Visitor, context:
         names = await _names(context, session, visitor, row, found)
         frame = await load_frame(session, visitor, context.clock, PATH)
     # To hide what looks secret takes its time: not in the loop that accepts events, nor in a transaction.
-    payload, told = await asyncio.to_thread(_tell, row["body"], found, names, visitor)
+    payload, told = await asyncio.to_thread(_tell, row, found, names, visitor)
     page = EventPage(
         frame=frame,
         event=shapes.event(row) | shapes.event_status(status),
@@ -139,12 +139,17 @@ async def _names(context: ApiContext, session: Session, viewer: Caller, event: R
     return Names(await endpoint_names(session, ids), await actor_names(context.engine_db, viewer.org_id, acted))
 
 
-def _tell(body: bytes, found: Sequence[Found], names: Names, viewer: Caller) -> tuple[Body, tuple[EventTask, ...]]:
+def _tell(event: Row, found: Sequence[Found], names: Names, viewer: Caller) -> tuple[Body, tuple[EventTask, ...]]:
     """The payload, and the tasks with what their tries sent and were answered: one room for all of them."""
-    payload = bodies.payload(body, whole=viewer.may(Action.READ_PAYLOADS))
-    # What a try sent is shown where it is short; where not, it is this payload, which need not be looked through again.
-    is_repeated = payload.is_short and viewer.may(Action.READ_PAYLOADS)
-    sent = bodies.payload(body) if is_repeated else payload
+    body: bytes | None = event["body"]
+    if body is None:
+        payload = sent = bodies.too_large(event["body_bytes"])
+    else:
+        payload = bodies.payload(body, whole=viewer.may(Action.READ_PAYLOADS))
+        # What a try sent is shown where it is short; where not, it is this payload, which need not be looked through
+        # again.
+        is_repeated = payload.is_short and viewer.may(Action.READ_PAYLOADS)
+        sent = bodies.payload(body) if is_repeated else payload
     newest = [each.attempts[: -MAX_TRIES_EACH - 1 : -1] for each in found]
     sizes = [[len(row["response_body"] or b"") for row in rows] for rows in newest]
     room = Room()

@@ -59,7 +59,8 @@ async def payload_text(task_id: str, request: Request, visitor: Visitor, context
     if letter is None:
         raise not_found("dead letter")
     edited = None if "original" in request.query_params else letter["edited_body"]
-    text = await asyncio.to_thread(bodies.editable, letter["body"] if edited is None else edited)
+    # Nothing, where it is too large.
+    text = await asyncio.to_thread(bodies.editable, (letter["body"] or b"") if edited is None else edited)
     return packed_response(request, text.encode(), "text/plain; charset=utf-8", HEADERS)
 
 

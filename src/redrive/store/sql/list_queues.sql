@@ -1,0 +1,9 @@
+-- list_queues: the queues of an org as collectors last saw them, and how many open dead letters are of each, counted to $2. $1 org.
+SELECT q.queue, q.is_source, q.problem, q.messages, q.consumers, q.collected, q.duplicates, q.seen_at, q.collected_at, l.n AS open_letters
+  FROM redrive.broker_queue q
+ CROSS JOIN LATERAL (
+   SELECT count(*) AS n FROM (
+     SELECT FROM redrive.dead_letter d
+      WHERE d.org_id = $1 AND d.state = 'open' AND d.event_type = left(q.queue, 200) LIMIT $2::int) s) l
+ WHERE q.org_id = $1
+ ORDER BY q.is_source DESC, q.queue;
