@@ -13,6 +13,7 @@ from typing import Any
 
 import uvicorn
 
+from redrive.api.context import BrokerTerms
 from redrive.api.server import Api, ApiContext, create_app
 from redrive.api.short_way import with_short_way
 from redrive.app import listening, open_stores, rest_collector, sealer_of
@@ -61,7 +62,7 @@ async def run_api(settings: Settings, url: str, stop: asyncio.Event, *, listener
             version=__version__,
             trust_proxy=settings.trust_proxy,
             public_url=settings.public_url,
-            broker_org=settings.rabbitmq_org if settings.broker_urls else None,
+            broker=BrokerTerms(settings.rabbitmq_org, settings.rabbitmq_redrive_to) if settings.broker_urls else None,
             hubs=relay,
             broker_org=settings.rabbitmq_org if settings.broker_urls else None,
         )

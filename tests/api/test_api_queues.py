@@ -21,7 +21,7 @@ LETTER_FIELDS = ENTRY_FIELDS | {
 }  # fmt: skip
 DETAIL_FIELDS = LETTER_FIELDS | {
     "attempts", "payload_snapshot", "config_snapshot", "run_id", "step_index", "replay", "resolution",
-    "edit", "edited_payload", "edits", "lane", "ordering_key", "out_of_order", "halts_lane",
+    "edit", "edited_payload", "edits", "lane", "ordering_key", "out_of_order", "halts_lane", "broker",
 }  # fmt: skip
 
 

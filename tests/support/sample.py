@@ -5,7 +5,8 @@
 Events are accepted and delivered to a real receiver under a clock that runs from seven days ago until now: some
 endpoints are well, some answer late or not at all, one answers with markup. What is left behind: dead letters in a
 handful of groups, one of which halted a lane, retries that wait, webhooks for a hub that is not there, an inbox, an
-operation half done, runs of a workflow in every state, people, and what they did about it.
+operation half done, runs of a workflow in every state, messages that died in a broker, people, and what they did about
+it.
 Same seed, same story. Used by support.serve_sample and by the screenshots.
 """
 
@@ -27,7 +28,7 @@ from redrive.store.endpoint_states import BreakerStates
 from redrive.store.events import NewEvent, accept
 from redrive.store.operation_steps import OperationSteps
 from redrive.store.orgs import new_id
-from support import sample_runs
+from support import sample_broker, sample_runs
 from support.engine import ManualClock
 from support.installation import Installation
 from support.receiver import HANG, Answer, Received, Receiver, Step
@@ -152,6 +153,7 @@ async def live_through(
             clock.advance((end - LIVED + (number + 1) * LIVED / rounds - clock.now()).total_seconds())
         await _end_in_the_middle(redrive, worker, clock, chance)
     await _remember(redrive, end, chance)
+    await sample_broker.collect(redrive, end)
     await _act(redrive)
 
 

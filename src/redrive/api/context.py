@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Annotated
+from typing import Annotated, Literal
 from uuid import UUID
 
 from fastapi import Depends, Request
@@ -22,6 +22,14 @@ from redrive.store.seal import Sealer
 
 
 @dataclass(frozen=True, slots=True)
+class BrokerTerms:
+    """A broker that this installation is connected to. `redrive_to`: where a redriven message is published."""
+
+    org: str  # that it belongs to
+    redrive_to: Literal["exchange", "queue"] = "exchange"
+
+
+@dataclass(frozen=True, slots=True)
 class ApiContext:
     """engine_db sees every org: it looks keys up and accepts events. app_db sees the caller's org only."""
 
@@ -33,7 +41,7 @@ class ApiContext:
     version: str
     trust_proxy: bool = False  # X-Forwarded-For and -Proto are those of a proxy of ours
     public_url: str | None = None  # where senders reach us; None: where a request did
-    broker_org: str | None = None  # the org that the broker belongs to; None: there is no broker
+    broker: BrokerTerms | None = None
     hubs: Hubs | None = None  # where hubs of relays are let in
     broker_org: str | None = None  # the name of the one that RabbitMQ belongs to; None: there is no broker
     turns: Turns = field(default_factory=Turns)
@@ -56,7 +64,7 @@ class ApiContext:
         return self.hubs.count(endpoint_id) if self.hubs is not None and kind == RELAY else None
 
     def has_broker(self, caller: Caller) -> bool:
-        return self.broker_org is not None and caller.org_name == self.broker_org
+        return self.broker is not None and caller.org_name == self.broker.org
 
     @property
     def cursors(self) -> Cursors:

@@ -45,6 +45,11 @@ def redacted_payload(body: bytes | None) -> object:
         return f"[{len(body)} bytes that are neither JSON nor text]" if text is None else redact_text(text)
 
 
+def payload_or_size(body: bytes | None, body_bytes: int, *, whole: bool) -> object:
+    """Of an event; its body is None where it is too large to be read."""
+    return too_large(body_bytes) if body is None else shown_payload(body, whole=whole)
+
+
 def shown_payload(body: bytes | None, *, whole: bool) -> object:
     return payload(body) if whole else redacted_payload(body)
 

@@ -10,7 +10,7 @@ from math import floor
 
 import msgspec
 
-from redrive.api.evidence import redacted_answer, redacted_payload, shown_payload, too_large
+from redrive.api.evidence import payload_or_size, redacted_answer, redacted_payload
 from redrive.core.broker_route import is_route
 from redrive.core.lifecycle import CLOSED_STATES, TaskState, queue_status, retry_count
 from redrive.core.policy import Policy, preview
@@ -119,7 +119,7 @@ def dead_letter_detail(row: Row, attempts: Sequence[Row]) -> Shape:
 
 
 def _payload(row: Row, *, whole: bool = False) -> object:
-    return too_large(row["body_bytes"]) if row["body"] is None else shown_payload(row["body"], whole=whole)
+    return payload_or_size(row["body"], row["body_bytes"], whole=whole)
 
 
 def _configured(row: Row) -> Shape:

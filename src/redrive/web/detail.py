@@ -12,8 +12,9 @@ import msgspec
 from markupsafe import Markup
 
 from redrive.api import edit_shapes, shapes
-from redrive.api.context import ApiContext
+from redrive.api.context import ApiContext, BrokerTerms
 from redrive.api.shapes import Row, Shape
+from redrive.core.broker import RABBITMQ_KIND
 from redrive.core.lifecycle import retry_count
 from redrive.core.permissions import Action
 from redrive.core.policy import Policy, PreviewRow, preview
@@ -21,12 +22,14 @@ from redrive.store import dead_letters, edits, logs, pausing
 from redrive.store.actors import ActorName, actor_names
 from redrive.store.audit import list_audit_of
 from redrive.store.db import Session
+from redrive.store.dead_messages import get_dead_message
 from redrive.store.endpoint_names import endpoint_names
 from redrive.store.keys import Caller
 from redrive.store.policies import OVERRIDE_NAME
 from redrive.web import bodies, words
 from redrive.web.actors import Actor, shown_actor
 from redrive.web.bodies import Body, Room
+from redrive.web.broker_view import BrokerView, broker_view
 from redrive.web.charts import schedule
 from redrive.web.lane_words import LanePlace, lane_place
 from redrive.web.step_place import StepPlace, step_place
@@ -83,6 +86,8 @@ class Found:
     names: Mapping[str, ActorName]
     held_since: tuple[str, ...]
     run: StepPlace | None
+    in_broker: Row | None
+    broker_terms: BrokerTerms | None
     viewer: Caller
 
 
@@ -119,6 +124,7 @@ class TaskDetail:
     held_since: tuple[str, ...]
     lane: LanePlace | None
     run: StepPlace | None  # of a workflow's step
+    broker: BrokerView | None  # of a message that died in a queue
     names: Mapping[str, ActorName]
     viewer: Caller
 
@@ -173,6 +179,8 @@ async def find_task(context: ApiContext, session: Session, viewer: Caller, task_
         names=await actor_names(context.engine_db, viewer.org_id, involved),
         held_since=tuple(await pausing.hold_causes(session, task_id)) if row["state"] in ("waiting", "held") else (),
         run=await step_place(session, row),
+        in_broker=await get_dead_message(session, row),
+        broker_terms=context.broker if context.has_broker(viewer) else None,
         viewer=viewer,
     )
 
@@ -201,12 +209,15 @@ def tell(found: Found, *, all_tries: bool) -> TaskDetail:
         edited=sent.by_generation.get(row["generation"]),
         policy=_policy(row),
         config=bodies.bounded(Body(letter["config"])) if letter is not None and letter["config"] else None,
-        curl=curl_of(told.last_request, _command_body(row["body"] if in_force is None else None, carried)),
+        curl=None
+        if row["kind"] == RABBITMQ_KIND  # no request is made of it
+        else curl_of(told.last_request, _command_body(row["body"] if in_force is None else None, carried)),
         curl_hides=carried.is_hidden,
         done=tuple(told_act(act, found.names, found.viewer) for act in found.acts[-MAX_ACTS_SHOWN:]),
         held_since=found.held_since,
         lane=lane_place(row),
         run=found.run,
+        broker=broker_view(found.in_broker, found.broker_terms),
         names=found.names,
         viewer=found.viewer,
     )

@@ -6,11 +6,12 @@ Loaded by each page in its own transaction; shown by templates/base.html.
 from dataclasses import dataclass
 from datetime import datetime
 
+from redrive.api.context import ApiContext
 from redrive.core.permissions import Action
 from redrive.core.run_states import UNDER_WAY
-from redrive.store.clock import Clock
 from redrive.store.counters import counts
 from redrive.store.db import Session
+from redrive.store.dead_messages import has_queues
 from redrive.store.keys import Caller, Kind
 from redrive.store.pausing import pauses
 from redrive.store.workers import WorkerSeen, last_seen
@@ -26,6 +27,7 @@ class Place:
     key: str
     count: str | None = None
     needs: Action = Action.READ
+    for_broker: bool = False  # of no use without one
 
 
 PLACES = (
@@ -38,6 +40,7 @@ PLACES = (
     Place("/workflows", "Workflows", "w"),
     Place("/runs", "Runs", "u", "runs"),
     Place("/endpoints", "Endpoints", "e"),
+    Place("/broker", "RabbitMQ", "b", for_broker=True),
     Place("/policies", "Policies", "p"),
     Place("/operations", "Operations", "o"),
     Place("/audit", "Audit log", "a"),
@@ -64,6 +67,7 @@ class Frame:
     place: str  # the path in PLACES that the page belongs to
     held: int = 0  # tasks that wait until something is resumed or enabled
     is_paused: bool = False  # the org or the installation: whatever falls due is held
+    has_broker: bool = False
 
     def may(self, action: str) -> bool:
         """Asked by the templates: what one may not do is not offered."""
@@ -76,7 +80,7 @@ class Frame:
 
     @property
     def places(self) -> list[Place]:
-        return [place for place in PLACES if self.caller.may(place.needs)]
+        return [place for place in PLACES if self.caller.may(place.needs) and (self.has_broker or not place.for_broker)]
 
     @property
     def who(self) -> str:
@@ -97,7 +101,8 @@ def shown_counts(counted: dict[str, int]) -> dict[str, int]:
     return {name: sum(counted.get(each, 0) for each in counters) for name, counters in NAMES.items()}
 
 
-async def load_frame(session: Session, caller: Caller, clock: Clock, place: str) -> Frame:
+async def load_frame(session: Session, caller: Caller, context: ApiContext, place: str) -> Frame:
+    clock = context.clock
     counted = await counts(session)
     installation, org = await pauses(session)
     notices = [
@@ -110,7 +115,16 @@ async def load_frame(session: Session, caller: Caller, clock: Clock, place: str)
     assert row is not None
     now: datetime = row["now"]
     notices += _idleness(await last_seen(session, clock))
-    return Frame(caller, shown_counts(counted), tuple(notices), now, place, counted.get("task.held", 0), is_paused)
+    return Frame(
+        caller,
+        shown_counts(counted),
+        tuple(notices),
+        now,
+        place,
+        counted.get("task.held", 0),
+        is_paused,
+        has_broker=context.has_broker(caller) or await has_queues(session),
+    )
 
 
 def _idleness(worker: WorkerSeen | None) -> list[Notice]:

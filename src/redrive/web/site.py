@@ -8,6 +8,7 @@ from redrive.web import assets
 from redrive.web.live import LiveDesk
 from redrive.web.pages import (
     audit,
+    broker,
     dashboard,
     dead_letters,
     endpoints,
@@ -43,6 +44,7 @@ _PAGES = (
     runs,
     policies,
     endpoints,
+    broker,
     operations,
     audit,
     settings,

@@ -92,7 +92,7 @@ async def _frame_of(request: Request) -> Frame | None:
     try:
         visitor = await visiting(Action.READ)(request)
         async with context.tenant(visitor) as session:
-            return await load_frame(session, visitor, context.clock, request.url.path)
+            return await load_frame(session, visitor, context, request.url.path)
     except Problem:
         return None
     except Exception as error:  # noqa: BLE001 (what is told is another problem, and must be told; this one is logged)

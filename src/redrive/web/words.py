@@ -28,12 +28,19 @@ REASONS = {
     "skipped": "skipped by a person",
 }
 
+KINDS = {"rabbitmq": "RabbitMQ"}
+
 SENDERS = {"standard": "Standard Webhooks", "github": "GitHub", "stripe": "Stripe", "slack": "Slack"}
 
 
 def sender_of(scheme: str) -> str:
     """Whose way of signing a scheme is."""
     return SENDERS.get(scheme, scheme)
+
+
+def kind(name: str) -> str:
+    """What sort of task it is, by the name that people know."""
+    return KINDS.get(name, name)
 
 
 def number(value: int | float | None) -> str:

@@ -10,7 +10,7 @@ from redrive.api.answers import answer
 from redrive.api.auth import SCHEMES, Reader
 from redrive.api.context import Context
 from redrive.api.cursors import ListPlace
-from redrive.api.evidence import shown_payload
+from redrive.api.evidence import payload_or_size
 from redrive.api.queries import InboxQuery
 from redrive.api.schemas.base import shows
 from redrive.api.schemas.inbox import Inbox
@@ -53,7 +53,7 @@ def _answer(page: Page, limit: int, cursor: str | None, whole: bool) -> Response
             "event_id": row["id"],
             "event_type": row["event_type"],
             "timestamp": row["occurred_at"],
-            "payload": shown_payload(row["body"], whole=whole),
+            "payload": payload_or_size(row["body"], row["bytes"], whole=whole),
         }
         for row in page.rows
     ]

@@ -1,4 +1,5 @@
 -- list_inbox_failed: events of which a task is dead and none is open, found by their dead tasks; else as list_inbox.
+-- A payload that is larger than what may be handed in came from a broker, and is told by its size alone.
 -- $1 org, $2 event type, $3 and $4 after, $5 limit, $6 bytes.
 WITH oldest AS MATERIALIZED (
   SELECT DISTINCT ON (t.received_at, t.event_id) t.received_at, t.event_id
@@ -13,8 +14,9 @@ found AS MATERIALIZED (
   SELECT e.id, e.event_type, e.occurred_at, e.received_at, octet_length(e.body) AS bytes
     FROM oldest o JOIN redrive.event e ON e.org_id = $1 AND e.id = o.event_id),
 measured AS (
-  SELECT f.*, count(*) OVER () AS found, row_number() OVER oldest AS place, sum(f.bytes) OVER oldest AS so_far
+  SELECT f.*, count(*) OVER () AS found, row_number() OVER oldest AS place,
+         sum(f.bytes) FILTER (WHERE f.bytes <= 1048576) OVER oldest AS so_far
     FROM found f WINDOW oldest AS (ORDER BY f.received_at, f.id))
-SELECT m.*, e.body FROM measured m JOIN redrive.event e ON e.org_id = $1 AND e.id = m.id
- WHERE m.place = 1 OR m.so_far <= $6
+SELECT m.*, CASE WHEN m.bytes <= 1048576 THEN e.body END AS body FROM measured m JOIN redrive.event e ON e.org_id = $1 AND e.id = m.id
+ WHERE m.place = 1 OR coalesce(m.so_far, 0) <= $6
  ORDER BY m.received_at, m.id;

@@ -62,7 +62,7 @@ async def audit_page(request: Request, visitor: Visitor, context: Context) -> Re
     place = ListPlace("page audit", visitor.org_id, dict(search.terms) | {"q": search.text})
     given = request.query_params.get("cursor")
     async with context.tenant(visitor) as session:
-        frame = await load_frame(session, visitor, context.clock, PATH)
+        frame = await load_frame(session, visitor, context, PATH)
         chosen = await _chosen(session, search, frame, visitor)
         after = context.cursors.read(place, given)
         page = await audit.list_audit(session, AuditFilter(**chosen.filter), limit=PAGE_ROWS, after=after)  # type: ignore[arg-type]

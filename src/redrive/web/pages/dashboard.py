@@ -94,7 +94,7 @@ class DashboardPage:
 async def dashboard_page(request: Request, visitor: Visitor, context: Context) -> Response:
     choice = CHOICES.get(request.query_params.get("window", ""), CHOICES["1h"])
     async with context.tenant(visitor) as session:
-        frame = await load_frame(session, visitor, context.clock, PATH)
+        frame = await load_frame(session, visitor, context, PATH)
         beat = await pulse.pulse(session, context.clock, choice.window)
         standing = await pulse.standing(session)
         worst = await pulse.worst_endpoints(session, context.clock)

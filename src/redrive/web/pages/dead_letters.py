@@ -106,7 +106,7 @@ async def dead_letters_page(request: Request, visitor: Visitor, context: Context
         return search
     path = request.url.path
     async with context.tenant(visitor) as session:
-        frame = await load_frame(session, visitor, context.clock, PATH)
+        frame = await load_frame(session, visitor, context, PATH)
         if (way := await thing_with_id(session, search)) is not None:
             return way
         chosen = FilterBuilder(search, frame.now)

@@ -116,7 +116,7 @@ async def endpoints_page(request: Request, visitor: Visitor, context: Context) -
     async with context.tenant(visitor) as session:
         if called and (found := await _called(session, called)) is not None:
             return Response(status_code=303, headers={"location": f"{PATH}/{found}"})
-        frame = await load_frame(session, visitor, context.clock, PATH)
+        frame = await load_frame(session, visitor, context, PATH)
         page = await endpoints.list_endpoints(session, limit=PAGE_ROWS, after=context.cursors.read(place, given))
         ids = [row["id"] for row in page.rows]
         health, states = await health_of_many(session, ids), await get_states(session, ids)
@@ -150,7 +150,7 @@ async def _called(session: Session, called: str) -> UUID | None:
 @router.get(f"{PATH}/new")
 async def new_endpoint_page(request: Request, visitor: Visitor, context: Context) -> Response:
     async with context.tenant(visitor) as session:
-        frame = await load_frame(session, visitor, context.clock, PATH)
+        frame = await load_frame(session, visitor, context, PATH)
         offered = await _policies(session)
     offers_broker = context.broker_org is not None and context.broker_org == visitor.org_name
     kinds = (RELAY, RABBITMQ_KIND) if offers_broker else (RELAY,)
@@ -162,7 +162,7 @@ async def new_endpoint_page(request: Request, visitor: Visitor, context: Context
 @router.get(f"{PATH}/{{endpoint_id}}/edit")
 async def edit_endpoint_page(endpoint_id: str, request: Request, visitor: Visitor, context: Context) -> Response:
     async with context.tenant(visitor) as session:
-        frame = await load_frame(session, visitor, context.clock, PATH)
+        frame = await load_frame(session, visitor, context, PATH)
         row = await _endpoint(session, endpoint_id)
         offered = await _policies(session)
     shape = endpoint_view(request, context, visitor, row)
@@ -191,7 +191,7 @@ async def endpoint_page(endpoint_id: str, request: Request, visitor: Visitor, co
     status = status if status in STATUSES else ""
     given = request.query_params.get("cursor")
     async with context.tenant(visitor) as session:
-        frame = await load_frame(session, visitor, context.clock, PATH)
+        frame = await load_frame(session, visitor, context, PATH)
         row = await _endpoint(session, endpoint_id)
         place = ListPlace(f"page deliveries {row['id']}", visitor.org_id, {"status": status})
         page = await deliveries.list_deliveries(

@@ -101,7 +101,7 @@ async def event_page(event_id: str, request: Request, visitor: Visitor, context:
         tasks = await events.list_event_tasks(session, wanted)
         found = await _find(session, wanted, tasks[:MAX_TASKS_SHOWN])
         names = await _names(context, session, visitor, row, found)
-        frame = await load_frame(session, visitor, context.clock, PATH)
+        frame = await load_frame(session, visitor, context, PATH)
     # To hide what looks secret takes its time: not in the loop that accepts events, nor in a transaction.
     payload, told = await asyncio.to_thread(_tell, row, found, names, visitor)
     page = EventPage(

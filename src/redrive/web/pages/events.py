@@ -50,7 +50,7 @@ async def events_page(request: Request, visitor: Visitor, context: Context) -> R
     if search.text:
         return Response(status_code=303, headers={"location": _meant(search)})
     async with context.tenant(visitor) as session:
-        frame = await load_frame(session, visitor, context.clock, PATH)
+        frame = await load_frame(session, visitor, context, PATH)
         chosen = FilterBuilder(search, frame.now)
         chosen.choice("status", "status", STATUSES)
         chosen.text("type", "event_type")

@@ -115,7 +115,7 @@ async def groups_page(request: Request, visitor: Visitor, context: Context) -> R
     if isinstance(search, Response):
         return search
     async with context.tenant(visitor) as session:
-        frame = await load_frame(session, visitor, context.clock, PATH)
+        frame = await load_frame(session, visitor, context, PATH)
         chosen = FilterBuilder(search, frame.now)
         chosen.choice("state", "state", STATES)
         chosen.choice("error", "category", CATEGORIES)

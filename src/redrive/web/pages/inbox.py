@@ -8,7 +8,7 @@ from fastapi import APIRouter, Request, Response
 
 from redrive.api.context import Context
 from redrive.api.cursors import ListPlace
-from redrive.api.evidence import shown_payload
+from redrive.api.evidence import payload_or_size
 from redrive.api.routes.inbox import MAX_REDACTED_PAGE_BYTES
 from redrive.api.shapes import Shape
 from redrive.core.permissions import Action
@@ -62,7 +62,7 @@ async def inbox_page(request: Request, visitor: Visitor, context: Context) -> Re
         meant = search.without("q").changed("type", search.text)
         return Response(status_code=303, headers={"location": meant.address(PATH)})
     async with context.tenant(visitor) as session:
-        frame = await load_frame(session, visitor, context.clock, PATH)
+        frame = await load_frame(session, visitor, context, PATH)
         chosen = FilterBuilder(search, frame.now)
         chosen.choice("status", "status", STATUSES)
         chosen.text("type", "event_type")
@@ -79,7 +79,7 @@ async def inbox_page(request: Request, visitor: Visitor, context: Context) -> Re
         )
     whole = visitor.may(Action.READ_PAYLOADS)
     # To hide what looks secret takes its time: not in the loop that accepts events.
-    previews = await asyncio.to_thread(lambda: [_preview(row["body"], whole=whole) for row in page.rows])
+    previews = await asyncio.to_thread(lambda: [_preview(row, whole=whole) for row in page.rows])
     cursor = context.cursors.write(place, page.next_key) if page.next_key else None
     shown = InboxPage(
         frame=frame,
@@ -102,9 +102,9 @@ def _event(row: Record, preview: str) -> Shape:
     }
 
 
-def _preview(body: bytes, *, whole: bool) -> str:
+def _preview(row: Record, *, whole: bool) -> str:
     """The beginning of a payload, on one line."""
-    value = shown_payload(body, whole=whole)
+    value = payload_or_size(row["body"], row["bytes"], whole=whole)
     text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
     text = " ".join(text[: 4 * MAX_PREVIEW_CHARS].split())
     return text if len(text) <= MAX_PREVIEW_CHARS else text[:MAX_PREVIEW_CHARS] + "…"

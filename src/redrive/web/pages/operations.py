@@ -83,7 +83,7 @@ async def operations_page(request: Request, visitor: Visitor, context: Context) 
     place = ListPlace("page operations", visitor.org_id, {"state": state})
     given = request.query_params.get("cursor")
     async with context.tenant(visitor) as session:
-        frame = await load_frame(session, visitor, context.clock, PATH)
+        frame = await load_frame(session, visitor, context, PATH)
         after = context.cursors.read(place, given)
         wanted = {"active": True} if state == ACTIVE else {"state": state}
         page = await operations.list_operations(session, **wanted, limit=PAGE_ROWS, after=after)
@@ -109,7 +109,7 @@ async def operation_page(operation_id: str, request: Request, visitor: Visitor, 
     place = ListPlace(f"page operation-items {wanted}", visitor.org_id, {"state": state})
     given = request.query_params.get("cursor")
     async with context.tenant(visitor) as session:
-        frame = await load_frame(session, visitor, context.clock, PATH)
+        frame = await load_frame(session, visitor, context, PATH)
         row = await operations.get_operation(session, wanted)
         if row is None:
             raise not_found("operation")

@@ -51,7 +51,7 @@ async def orgs_page(
     given = request.query_params.get("cursor")
     after = context.cursors.read(place, given)
     async with context.tenant(visitor) as session:
-        frame = await load_frame(session, visitor, context.clock, SETTINGS_PATH)
+        frame = await load_frame(session, visitor, context, SETTINGS_PATH)
     page = await orgs.list_orgs(context.engine_db, only=None, limit=PAGE_ROWS, after=after)
     cursor = context.cursors.write(place, page.next_key) if page.next_key else None
     shown = OrgsPage(

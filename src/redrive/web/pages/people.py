@@ -64,7 +64,7 @@ async def users_page(request: Request, visitor: Admitter, context: Context) -> R
     place = ListPlace("page users", visitor.org_id, {})
     given = request.query_params.get("cursor")
     async with context.tenant(visitor) as session:
-        frame = await load_frame(session, visitor, context.clock, PATH)
+        frame = await load_frame(session, visitor, context, PATH)
         page = await users.list_users(session, limit=PAGE_ROWS, after=context.cursors.read(place, given))
     cursor = context.cursors.write(place, page.next_key) if page.next_key else None
     shown = PeoplePage(
@@ -83,7 +83,7 @@ async def keys_page(request: Request, visitor: Admitter, context: Context) -> Re
     place = ListPlace("page keys", visitor.org_id, {})
     given = request.query_params.get("cursor")
     async with context.tenant(visitor) as session:
-        frame = await load_frame(session, visitor, context.clock, PATH)
+        frame = await load_frame(session, visitor, context, PATH)
         page = await keys.list_keys(session, limit=PAGE_ROWS, after=context.cursors.read(place, given))
     cursor = context.cursors.write(place, page.next_key) if page.next_key else None
     shown = PeoplePage(

@@ -114,7 +114,7 @@ def _rules(spec: dict[str, object], name: str) -> list[object]:
 async def policies_page(request: Request, visitor: Visitor, context: Context) -> Response:
     after = request.query_params.get("after")
     async with context.tenant(visitor) as session:
-        frame = await load_frame(session, visitor, context.clock, PATH)
+        frame = await load_frame(session, visitor, context, PATH)
         rows = await policies.list_policies(session)
         users = await policies.count_policy_users(session)
     # All of them are few enough to be read at once, not to be drawn at once.
@@ -183,7 +183,7 @@ async def new_policy_page(request: Request, visitor: Visitor, context: Context) 
     """Empty, or like the one that `like` names."""
     like = request.query_params.get("like", DEFAULT_POLICY)
     async with context.tenant(visitor) as session:
-        frame = await load_frame(session, visitor, context.clock, PATH)
+        frame = await load_frame(session, visitor, context, PATH)
         row = await policies.get_policy(session, like) if _may_be_name(like) else None
     policy = PRESETS[DEFAULT_POLICY] if row is None else policy_of(row)
     shape: Shape = policy.to_spec() | {"event_types": [], "default": False, "preset": False}
@@ -194,7 +194,7 @@ async def new_policy_page(request: Request, visitor: Visitor, context: Context) 
 @router.get(f"{PATH}/{{name}}/edit")
 async def policy_page(name: str, request: Request, visitor: Visitor, context: Context) -> Response:
     async with context.tenant(visitor) as session:
-        frame = await load_frame(session, visitor, context.clock, PATH)
+        frame = await load_frame(session, visitor, context, PATH)
         row = await policies.get_policy(session, name) if _may_be_name(name) else None
         if row is None:
             raise not_found("policy")

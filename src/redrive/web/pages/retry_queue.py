@@ -63,7 +63,7 @@ async def retry_queue_page(request: Request, visitor: Visitor, context: Context)
     if isinstance(search, Response):
         return search
     async with context.tenant(visitor) as session:
-        frame = await load_frame(session, visitor, context.clock, PATH)
+        frame = await load_frame(session, visitor, context, PATH)
         if (way := await thing_with_id(session, search)) is not None:
             return way
         chosen = FilterBuilder(search, frame.now)

@@ -78,7 +78,7 @@ async def runs_page(request: Request, visitor: Visitor, context: Context) -> Res
     if search.text:
         return Response(status_code=303, headers={"location": _meant(search)})
     async with context.tenant(visitor) as session:
-        frame = await load_frame(session, visitor, context.clock, PATH)
+        frame = await load_frame(session, visitor, context, PATH)
         chosen = FilterBuilder(search, frame.now)
         chosen.text("workflow", "workflow")
         chosen.choice("status", "status", STATUSES)
@@ -119,7 +119,7 @@ async def run_page(run_id: str, request: Request, visitor: Visitor, context: Con
         found = await find_run(context, session, visitor, wanted)
         if found is None:
             raise not_found("run")
-        frame = await load_frame(session, visitor, context.clock, PATH)
+        frame = await load_frame(session, visitor, context, PATH)
     # To hide what looks secret takes its time: not in the loop that accepts events, nor in a transaction.
     return render(request, "run.html", RunPage(frame, await asyncio.to_thread(tell_run, found)))
 

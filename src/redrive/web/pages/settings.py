@@ -96,7 +96,7 @@ class AccountPage:
 @router.get(PATH)
 async def settings_page(request: Request, visitor: Visitor, context: Context) -> Response:
     async with context.tenant(visitor) as session:
-        frame = await load_frame(session, visitor, context.clock, PATH)
+        frame = await load_frame(session, visitor, context, PATH)
         installation, org = await pausing.pauses(session)
         endpoints = await pausing.paused_endpoints(session)
         workers = await list_workers(session, context.clock)
@@ -128,7 +128,7 @@ async def _pauses(context: ApiContext, visitor: Caller, installation: Pause, org
 @router.get(ACCOUNT_PATH)
 async def account_page(request: Request, visitor: Visitor, context: Context) -> Response:
     async with context.tenant(visitor) as session:
-        frame = await load_frame(session, visitor, context.clock, PATH)
+        frame = await load_frame(session, visitor, context, PATH)
         row = await users.get_user(session, visitor.id) if visitor.kind is Kind.USER else None
     token = token_of(request)
     asked = await password_to_prove(context.engine_db, token, context.clock) if row and token else None

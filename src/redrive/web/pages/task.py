@@ -42,7 +42,7 @@ async def dead_letter_page(task_id: str, request: Request, visitor: Visitor, con
         found = await find_task(context, session, visitor, wanted)
         if found is None or found.letter is None:
             raise not_found("dead letter")
-        frame = await load_frame(session, visitor, context.clock, DEAD_LETTERS)
+        frame = await load_frame(session, visitor, context, DEAD_LETTERS)
     task = await asyncio.to_thread(tell, found, all_tries=_all_tries(request))
     return render(request, "dead_letter.html", TaskPage(frame, task, request.url.path, DEAD_LETTERS))
 
@@ -72,7 +72,7 @@ async def log_page(log_id: str, request: Request, visitor: Visitor, context: Con
         if found is None:
             raise not_found("log")
         place = DEAD_LETTERS if found.row["state"] == "dead" else RETRY_QUEUE
-        frame = await load_frame(session, visitor, context.clock, place)
+        frame = await load_frame(session, visitor, context, place)
     task = await asyncio.to_thread(tell, found, all_tries=_all_tries(request))
     return render(request, "log.html", TaskPage(frame, task, request.url.path, place))
 

@@ -93,7 +93,7 @@ async def workflows_page(request: Request, visitor: Visitor, context: Context) -
     given = request.query_params.get("cursor")
     place = ListPlace("page workflows", visitor.org_id, {})
     async with context.tenant(visitor) as session:
-        frame = await load_frame(session, visitor, context.clock, PATH)
+        frame = await load_frame(session, visitor, context, PATH)
         page = await workflows.list_workflows(session, limit=PAGE_WORKFLOWS, after=context.cursors.read(place, given))
         counts = await runs.count_runs_of(session, [row["name"] for row in page.rows])
     shown = WorkflowsPage(
@@ -122,7 +122,7 @@ def _steps(shape: Shape) -> tuple[DefinedStep, ...]:
 async def workflow_page(name: str, request: Request, visitor: Visitor, context: Context) -> Response:
     """The version in force, or another one that the address names; of a workflow that was deleted, its last."""
     async with context.tenant(visitor) as session:
-        frame = await load_frame(session, visitor, context.clock, PATH)
+        frame = await load_frame(session, visitor, context, PATH)
         # What no name can be is not asked for: the database takes no NUL.
         known = await workflows.list_versions(session, name) if name.isprintable() else []
         row = await _version(session, name, request.query_params.get("version"), known)
