@@ -88,7 +88,7 @@ PAGES: Sequence[Place] = (
     Place("run", "/runs/{run_id}", "/v1/runs?status=DLQ_PENDING", act=_unfold),
     Place("run-replay", "/runs/{run_id}", "/v1/runs?status=PARTIAL", act=_open_replay),
     Place("dead-letter-of-a-step", "/app/admin/dlq/{id}", "/v1/dead-letters?kind=step", act=_open_replay),
-    Place("dead-letter-of-a-queue", "/app/admin/dlq/{id}", "/v1/dead-letters?kind=rabbitmq"),
+    Place("dead-letter-of-a-queue", "/app/admin/dlq/{id}", "/v1/dead-letters?kind=rabbitmq&event_type=orders"),
     Place("broker", "/broker"),
     Place("policies", "/policies"),
     Place("policy", "/policies/slow"),

@@ -17,9 +17,11 @@ import pytest
 import pytest_asyncio
 
 from conftest import database_of
+from redrive.core.broker import QueueState
 from redrive.store import dead_letters, groups
 from redrive.store.db import query
 from redrive.store.dead_letters import DeadLetterFilter, list_dead_letters
+from redrive.store.dead_messages import DeadMessages
 from redrive.store.embedded import EmbeddedPostgres
 from redrive.store.paging import LOOK_FACTOR, MAX_COUNTED
 from support.engine import Engine, open_engine
@@ -213,6 +215,14 @@ async def test_what_no_index_knows_is_asked_of_so_many_letters_and_no_more(
         place, "list_dead_letters", place.org_id, *asked.columns, None, None, LIMIT + 1, asked.lead, look
     )
     _reads_only(nodes, INDEXES[asked.lead], rows=look)
+
+
+async def test_the_open_letters_of_a_queue_are_counted_by_their_type_to_a_limit(place: Place) -> None:
+    states = [QueueState(name, False, None, 0, 0, 0, 0) for name in ("usual", "rare")]
+    await DeadMessages(place.engine.db, place.org_id, place.engine.clock).note(states)
+    nodes = await _explained(place, "list_queues", place.org_id, 1_001)
+    letters = [node for node in nodes if node.get("Relation Name") == "dead_letter"]
+    _reads_only(letters, "dead_letter_by_type", rows=1_001 + RARE)
 
 
 async def test_groups_are_found_without_reading_every_letter(place: Place) -> None:

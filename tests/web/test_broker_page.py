@@ -72,7 +72,14 @@ async def test_a_letter_tells_what_it_was_in_its_broker_and_where_a_retry_brings
 )
 def test_the_way_back_is_told_as_it_is_set(exchange: str, redrive_to: Any, said: str) -> None:
     row: Any = dict.fromkeys(("message_id", "service", "redriven_from", "details", "deaths", "collected_at"))
-    row |= {"source": "orders-dlq", "queue": QUEUE, "exchange": exchange, "routing_key": "k", "properties": "{}"}
+    row |= {
+        "source": "orders-dlq",
+        "queue": QUEUE,
+        "exchange": exchange,
+        "routing_key": "k",
+        "properties": "{}",
+        "retries": 0,
+    }
     view = broker_view(row, BrokerTerms("north", redrive_to))
     assert view is not None
     assert (view.way_back, view.is_connected) == (said, True)

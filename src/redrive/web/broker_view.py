@@ -36,6 +36,7 @@ class BrokerView:
     """`way_back`: in words, behind "It goes back". `is_connected`: somebody may publish it there."""
 
     shape: Shape
+    retries: int  # that were made there
     properties: Mapping[str, str]
     headers: Mapping[str, str]
     deaths: tuple[Death, ...]
@@ -51,7 +52,7 @@ class BrokerView:
 
 def broker_view(row: Row | None, terms: BrokerTerms | None) -> BrokerView | None:
     shape = broker_shapes.message(row)
-    if shape is None:
+    if row is None or shape is None:
         return None
     properties, deaths = shape["properties"], shape["deaths"]
     assert isinstance(properties, dict)
@@ -60,6 +61,7 @@ def broker_view(row: Row | None, terms: BrokerTerms | None) -> BrokerView | None
     details = shape["details"]
     return BrokerView(
         shape=shape,
+        retries=row["retries"],
         properties={str(name): _text(value) for name, value in properties.items() if name != "headers"},
         headers={str(name): _text(value) for name, value in headers.items()} if isinstance(headers, dict) else {},
         deaths=tuple(_death(death) for death in deaths[:MAX_DEATHS_SHOWN]),
