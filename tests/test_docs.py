@@ -24,6 +24,7 @@ from redrive.web.site import page_paths
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
+OTHER_FLAGS = {"rabbitmq_url": "--rabbitmq"}
 NOT_OURS = {"node_modules", "build", "dist"}
 
 _FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -100,7 +101,7 @@ def test_the_settings_page_has_a_row_for_every_setting_and_for_no_other() -> Non
 def test_a_setting_is_documented_with_its_flag_its_variables_its_default_and_what_is_allowed(name: str) -> None:
     _, flag, variables, default, allowed, meaning = _setting_rows()[name]
     field = Settings.model_fields[name]
-    option = f"--{name.replace('_', '-')}"
+    option = OTHER_FLAGS.get(name, f"--{name.replace('_', '-')}")
     extra = field.json_schema_extra
     assert isinstance(extra, dict)
     assert flag == (f"`{option}`" if option in _options(("serve",)) else "–")
