@@ -96,7 +96,7 @@ def _plain(value: object) -> object:
         case bytes() | bytearray() | memoryview():
             return {"$bytes": base64.b64encode(value).decode()}
         case datetime():
-            return {"$time": value.astimezone(UTC).isoformat()}
+            return {"$time": value.astimezone(UTC).isoformat().replace("+00:00", "Z")}
         case Decimal():
             return {"$decimal": str(value)}
         case Mapping():

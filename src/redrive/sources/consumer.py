@@ -112,6 +112,8 @@ class Consumer:
                 await channel.basic_cancel(consumer_tag)
                 self._forget_waiting()  # those that came meanwhile
                 await self._idle.wait()
+                # The library drops what it has not sent when it is closed: an answer means that all before it was.
+                await channel.basic_qos(prefetch_count=self._spec.prefetch)
         except LOST as problem:
             self._log.warning("consumer_not_drained", under_way=self._busy, why=said(problem))
 

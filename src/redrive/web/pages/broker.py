@@ -33,7 +33,9 @@ class BrokerPage:
             return "bad", "in trouble"
         if self.frame.now - seen_at > SILENT_AFTER:
             return "warn", "not seen lately"
-        return ("ok", "collected") if queue["is_source"] else ("quiet", "messages died in it")
+        if queue["is_source"]:
+            return "ok", "collected"
+        return ("warn", "nobody consumes it") if queue["consumers"] == 0 else ("quiet", "messages died in it")
 
 
 @router.get(PATH)
