@@ -1,10 +1,12 @@
 """`redrive consume`: what it needs, and what it says where that is missing. What it does is in tests/rabbitmq."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from .command import redrive
+from .command import clean_env, redrive
 from .world import World
 
 PROGRAM = """
@@ -63,3 +65,15 @@ async def test_policies_are_those_of_the_database_that_is_named(program: Path, w
     ended = await redrive("consume", "--app", "shop:unknown", "--rabbitmq", NOWHERE, cwd=program, url=world.url)
     assert ended.code == 1
     assert 'names the policy "mine", which does not exist. Known are: none.' in " ".join(ended.err.split())
+
+
+def test_without_the_extra_everything_else_works_and_consuming_says_what_to_install(program: Path) -> None:
+    """The library of RabbitMQ is loaded by those who speak to it."""
+    code = (
+        "import sys; sys.modules['aiormq'] = sys.modules['pamqp'] = None\n"
+        "import redrive, redrive.app, redrive.api_process, redrive.cli.main\n"
+        f"sys.argv = ['redrive', 'consume', '--app', 'shop:app', '--rabbitmq', {NOWHERE!r}]\n"
+        "redrive.cli.main.main()"
+    )
+    ended = subprocess.run([sys.executable, "-c", code], cwd=program, env=clean_env(), capture_output=True, text=True)
+    assert (ended.returncode, ended.stderr.strip()) == (1, "Consuming needs aiormq: install redrive[rabbitmq].")

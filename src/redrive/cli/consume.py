@@ -52,7 +52,8 @@ def consume(
             from redrive.broker.topology import TopologyError
             from redrive.consume_process import NoPolicy, run_consumers
         except ModuleNotFoundError as missing:
-            raise Refused(f"Consuming needs {missing.name}: install redrive[rabbitmq].") from missing
+            needed = str(missing.name).partition(".")[0]
+            raise Refused(f"Consuming needs {needed}: install redrive[rabbitmq].") from missing
         try:
             await run_consumers(settings, chosen, await _policies(settings, registered, chosen), stop)
         except* (TopologyError, NoPolicy) as problems:
