@@ -13,7 +13,7 @@ from typing import Any
 
 from pamqp.commands import Basic
 
-from redrive.broker.wire import FarTime, Properties
+from redrive.broker.wire import Deep, FarTime, Properties
 
 Headers = dict[str, Any]
 
@@ -93,8 +93,12 @@ def _plain(value: object) -> object:
             return value
         case float():
             return value if math.isfinite(value) else {"$float": str(value)}
-        case bytes() | bytearray() | memoryview():
+        case Deep():
+            return {"$deep": base64.b64encode(value).decode()}
+        case bytes():
             return {"$bytes": base64.b64encode(value).decode()}
+        case bytearray():
+            return {"$bytearray": base64.b64encode(value).decode()}
         case datetime():
             return {"$time": value.astimezone(UTC).isoformat().replace("+00:00", "Z")}
         case Decimal():
@@ -113,6 +117,10 @@ def _restored(value: Any) -> Any:
             return float(text)
         case {"$bytes": str(text)}:
             return base64.b64decode(text)
+        case {"$bytearray": str(text)}:
+            return bytearray(base64.b64decode(text))
+        case {"$deep": str(text)}:
+            return Deep(base64.b64decode(text))
         case {"$time": str(text)}:
             return datetime.fromisoformat(text)
         case {"$far_time": int(number)}:

@@ -20,6 +20,7 @@ from aiormq.abc import AbstractChannel, AbstractConnection, DeliveredMessage
 from redrive.broker import topology
 from redrive.broker.link import LOST, said
 from redrive.broker.publisher import Publisher
+from redrive.broker.wire import FarTime
 from redrive.core.broker import ConsumerSpec
 from redrive.core.decide import AwaitPerson, Decision, Die, Reason, RetryIn, Succeed, decide
 from redrive.core.delay_queues import rungs
@@ -122,7 +123,7 @@ class Consumer:
             self._inbox.get_nowait()
 
     async def _receive(self, message: DeliveredMessage) -> None:
-        self._inbox.put_nowait(Delivery.of(message, self._policy.max_retries))
+        self._inbox.put_nowait(Delivery.of(message, self._spec.queue, self._policy.max_retries))
 
     async def _work(self) -> None:
         while True:
@@ -182,6 +183,7 @@ class Consumer:
 
     def _message(self, delivery: Delivery, payload: Any) -> Message:
         properties: Any = delivery.properties
+        sent = properties.timestamp
         return Message(
             queue=self._spec.queue,
             body=delivery.body,
@@ -191,7 +193,7 @@ class Consumer:
             correlation_id=properties.correlation_id,
             content_type=properties.content_type,
             type=properties.message_type,
-            timestamp=properties.timestamp,
+            timestamp=sent.moment if isinstance(sent, FarTime) else sent,
             exchange=delivery.exchange,
             routing_key=delivery.routing_key,
             attempt=delivery.retries + 1,

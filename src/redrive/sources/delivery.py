@@ -33,12 +33,17 @@ class Delivery:
     is_counted: bool  # the queue counts those itself
 
     @classmethod
-    def of(cls, message: DeliveredMessage, max_retries: int | None) -> "Delivery":
+    def of(cls, message: DeliveredMessage, queue: str, max_retries: int | None) -> "Delivery":
         frame: Any = message.delivery
         properties = message.header.properties
         headers = headers_of(properties)
         retries = _whole(headers.get(RETRY_COUNT), 0)
-        by_broker = _whole((properties.headers or {}).get(DELIVERY_COUNT), 0)
+        redelivered = bool(frame.redelivered)
+        # Others hand headers on: what was not given out before has no count of this queue, and what came by an exchange
+        # was not put there by us.
+        by_broker = (properties.headers or {}).get(DELIVERY_COUNT) if redelivered else None
+        if (frame.exchange, frame.routing_key) != ("", queue):
+            headers = {name: value for name, value in headers.items() if name not in (EXCHANGE, ROUTING_KEY, LOSSES)}
         return cls(
             channel=message.channel,
             tag=frame.delivery_tag,
@@ -49,9 +54,9 @@ class Delivery:
             routing_key=_text(headers.get(ROUTING_KEY), frame.routing_key),
             retries=retries if max_retries is None else min(retries, max_retries),
             first_attempt_s=_first_attempt(headers),
-            redelivered=bool(frame.redelivered),
-            losses=by_broker + _whole(headers.get(LOSSES), 0),
-            is_counted=DELIVERY_COUNT in (properties.headers or {}),
+            redelivered=redelivered,
+            losses=_whole(by_broker, 0) + _whole(headers.get(LOSSES), 0),
+            is_counted=by_broker is not None,
         )
 
     def age(self, now_s: float) -> timedelta:

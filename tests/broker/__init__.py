@@ -1,0 +1,1 @@
+"""Forms of messages, on the wire and in dead letters. Pure."""
