@@ -4,6 +4,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -14,10 +15,11 @@ import pytest
 import pytest_asyncio
 
 from redrive import Message
+from redrive.broker.topology import delay_arguments
 from redrive.core.broker import DeadMessage, DeadMessageBook, QueueState
 from redrive.sources.collector import Collector
 from redrive.store.dead_messages import REFUSALS, DeadMessagesOf
-from support.broker import DEAD, SOURCE, Broker, connected, consuming
+from support.broker import DEAD, QUICK, SOURCE, Broker, connected, consuming
 from support.engine import ManualClock, Shared
 from support.installation import Installation, installation
 from support.oracle import assert_sound
@@ -235,8 +237,11 @@ async def test_e6_many_are_redriven_at_once_and_may_go_past_the_others_that_are_
 ) -> None:
     redrive.settings = redrive.settings.model_copy(update={"rabbitmq_redrive_to": "queue"})
     await a_shop(broker)
+    await broker.bind("fan", "", "orders", **{"x-dead-letter-exchange": "shop.dead"})
+    await broker.bind("fan", "", "audit")
     for n in range(30):
-        await broker.publish("order.new", {"n": n}, exchange="shop", message_id=str(n))
+        exchange, key = ("shop", "order.new") if n else ("fan", "")  # a fanout's messages often have no key
+        await broker.publish(key, {"n": n}, exchange=exchange, message_id=str(n))
     await broker.taken("audit")
     await asyncio.to_thread(reject, vhost_url, "orders", 30)
     async with collecting(redrive, vhost_url, "orders-dlq"):
@@ -247,6 +252,32 @@ async def test_e6_many_are_redriven_at_once_and_may_go_past_the_others_that_are_
     await work(redrive)
     assert {json.loads(message.body)["n"] for message in await broker.taken("orders")} == set(range(30))
     assert await broker.depth("audit") == 0
+
+
+async def test_e6_what_the_broker_puts_out_between_retries_goes_back_to_where_it_came_from(
+    redrive: Installation, broker: Broker, vhost_url: str
+) -> None:
+    """Not to the delay queue that it had waited in: without a time to live it would stay there, and all behind it."""
+    await broker.bind("fan", "", SOURCE, **delay_arguments(DEAD))
+    tries = []
+
+    async def act(message: Message) -> None:
+        tries.append(message)
+        raise ConnectionError
+
+    stop_when_tried = _until(lambda: bool(tries))
+    async with consuming(vhost_url, act, policy=replace(QUICK, base_s=0.5)):
+        await broker.publish("", {"n": 1}, exchange="fan", message_id="m")
+        await stop_when_tried
+    await asyncio.to_thread(reject, vhost_url, SOURCE, 1)  # once it is back
+    async with collecting(redrive, vhost_url, DEAD):
+        (letter,) = await letters(redrive, 1)
+    told = letter["broker"]
+    assert (told["exchange"], told["routing_key"], told["queue"], letter["retry_count"]) == ("fan", "", SOURCE, 1)
+    await redrive.api.post(f"/v1/dead-letters/{letter['id']}/retry")
+    await work(redrive)
+    back = await broker.take(SOURCE)
+    assert (back.exchange, back.routing_key) == ("fan", "")
 
 
 BODIES = [b"", b"\xff\x00\xfe", b"<order/>", b'{"original_message": 1}', b"[1, 2", b'{"a": 1}']

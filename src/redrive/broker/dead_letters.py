@@ -99,7 +99,9 @@ def write(
             msgspec.json.encode({"encoding": _BASE64, "data": base64.b64encode(body).decode()}),
         )
     told = {name: value for name, value in told.items() if value is not None}
-    copied = copy_of(properties, {**headers_of(properties), **headers, **told})
+    # Of another death it tells nothing: somebody may have moved a dead letter back by hand.
+    own = {name: value for name, value in headers_of(properties).items() if name not in OF_DEATH}
+    copied = copy_of(properties, {**own, **headers, **told})
     copied.content_type, copied.content_encoding = JSON_TYPE, None
     return msgspec.json.encode(_Written(original, details, metadata)), copied
 
@@ -130,10 +132,10 @@ def _original_body(raw: bytes, headers: Headers) -> bytes | None:
     if headers.get(ENCODING) == _BASE64:
         try:
             return base64.b64decode(msgspec.json.decode(raw)["data"], validate=True)
-        except (msgspec.MsgspecError, ValueError, LookupError, TypeError):
+        except (msgspec.MsgspecError, RecursionError, ValueError, LookupError, TypeError):
             return None
     match headers.get(AROUND):
-        case [str(before), str(behind)]:
+        case [str(before), str(behind)] if not (before + behind).strip(_WHITESPACE.decode()):
             return before.encode() + raw + behind.encode()
     return raw
 

@@ -45,7 +45,7 @@ def rung_of(source: str, policy: Policy, retry: int) -> Rung:
     bounds = delay_bounds(policy, retry)
     assert full is not None
     assert bounds is not None, "a policy that never retries has no rungs"
-    return Rung(f"{source}-retry-{_ms(full)}ms", *bounds)
+    return Rung(f"{_prefix(source)}{_ms(full)}ms", *bounds)
 
 
 def delay_queue(source: str, policy: Policy, retry: int, delay: timedelta) -> str:
@@ -59,7 +59,15 @@ def asked_queue(source: str, delay: timedelta) -> str:
     size_s = FIRST_ASKED_S
     while size_s < delay.total_seconds():
         size_s *= 2
-    return f"{source}-retry-asked-{size_s}s"
+    return f"{_prefix(source)}asked-{size_s}s"
+
+
+def is_delay_queue_of(source: str, queue: str) -> bool:
+    return queue.startswith(_prefix(source))
+
+
+def _prefix(source: str) -> str:
+    return f"{source}-retry-"
 
 
 def _ms(delay: timedelta) -> int:

@@ -24,9 +24,13 @@ class Death:
     at: datetime | None
     exchange: str
     routing_keys: tuple[str, ...]
+    is_wait: bool = False  # it came with a time to live of its own: meant to stay so long, and to go on then
 
     @property
     def origin(self) -> Origin:
+        """Of several keys (CC), nobody knows which one led to this queue: the default exchange does."""
+        if len(self.routing_keys) > 1:
+            return Origin("", self.queue, self.queue)
         return Origin(self.exchange, self.routing_keys[0] if self.routing_keys else "", self.queue)
 
 
@@ -39,12 +43,17 @@ def read_deaths(headers: Mapping[str, Any]) -> list[Death]:
 
 
 def first_death(deaths: Sequence[Death], headers: Mapping[str, Any]) -> Death | None:
-    """Where it came from: the entry that the broker names as the first, else the oldest."""
+    """Where it came from: the entry that the broker names as the first, else the oldest.
+
+    A queue that it only waited in is none to go back to: without the time to live that it had, it would stay there,
+    and whatever comes behind it.
+    """
     named = (headers.get("x-first-death-queue"), headers.get("x-first-death-reason"))
-    for death in reversed(deaths):
+    died = [death for death in deaths if not death.is_wait] or deaths
+    for death in reversed(died):
         if (death.queue, death.reason) == named:
             return death
-    return deaths[-1] if deaths else None
+    return died[-1] if died else None
 
 
 # By the broker's word: why it died, of what class that is, and how to say it.
@@ -78,7 +87,8 @@ def _read(entry: object) -> Death | None:
         queue=queue,
         reason=reason,
         count=count if isinstance(count, int) else 1,
-        at=at.astimezone(UTC) if isinstance(at, datetime) else None,
+        at=at.astimezone(UTC) if isinstance(at, datetime) and at.tzinfo is not None else None,
         exchange=exchange if isinstance(exchange, str) else "",
         routing_keys=tuple(key for key in keys if isinstance(key, str)) if isinstance(keys, Sequence) else (),
+        is_wait=reason == "expired" and entry.get("original-expiration") is not None,
     )

@@ -60,7 +60,8 @@ class ReturnDestination:
         return Try(Success(), sent)
 
     def _way(self, origin: Origin) -> tuple[str, str]:
-        return ("", origin.queue) if self._to_queue and origin.routing_key else (origin.exchange, origin.routing_key)
+        is_known = bool(origin.exchange or origin.routing_key)
+        return ("", origin.queue) if self._to_queue and is_known else (origin.exchange, origin.routing_key)
 
     def _message(self, job: Job, back: Return, exchange: str, routing_key: str) -> Outgoing:
         properties = from_json(back.properties)

@@ -14,10 +14,11 @@ from aiormq.abc import DeliveredMessage
 from redrive.broker import dead_letters
 from redrive.broker.dead_letters import Original
 from redrive.broker.properties import dumps, headers_of, to_json
-from redrive.broker.traces import LETTER, REPLAYS
+from redrive.broker.traces import EXCHANGE, LETTER, REPLAYS, RETRY_COUNT, ROUTING_KEY
 from redrive.broker.wire import Properties
 from redrive.core.broker import DEAD_SUFFIX, DeadMessage, Origin, Redriven
 from redrive.core.decide import Reason
+from redrive.core.delay_queues import is_delay_queue_of
 from redrive.core.outcome import Category, Failure
 from redrive.core.redact import redact_text
 from redrive.core.x_death import Death, first_death, meaning_of, read_deaths
@@ -61,8 +62,7 @@ def _of_consumer(source: str, original: Original, headers: Mapping[str, Any], de
     )
     return DeadMessage(
         source=source,
-        # Without a word of ours it went to the queue itself, as far as anybody can tell.
-        origin=Origin(original.exchange or "", original.routing_key or queue, queue),
+        origin=_origin(original.exchange, original.routing_key, queue),
         body=original.body,
         content_type=_text(original.properties.content_type),
         properties=to_json(original.properties),
@@ -74,7 +74,7 @@ def _of_consumer(source: str, original: Original, headers: Mapping[str, Any], de
         first_failed_at=_moment(details.get("first_attempt_timestamp")),
         failed_at=_moment(details.get("last_attempt_timestamp")) or _moment(metadata.get("dlq_timestamp")),
         deaths=_deaths_text(headers, deaths),
-        details=dumps({"error_details": _without_stack(details), "metadata": dict(metadata)}),
+        details=_details_text(details, metadata),
         service=service,
         redriven=_redriven(headers),
     )
@@ -83,11 +83,15 @@ def _of_consumer(source: str, original: Original, headers: Mapping[str, Any], de
 def _of_broker(source: str, body: bytes, properties: Properties, first: Death, deaths: list[Death]) -> DeadMessage:
     headers: Mapping[str, Any] = properties.headers or {}
     newest = deaths[0]
+    origin, retries = first.origin, max(first.count - 1, 0)
+    if any(is_delay_queue_of(first.queue, death.queue) for death in deaths):  # it was on its way through a consumer
+        origin = _origin(headers.get(EXCHANGE), headers.get(ROUTING_KEY), first.queue)
+        retries = _whole(headers.get(RETRY_COUNT))
     reason, category, sentence = meaning_of(first)
     times = [death.at for death in deaths if death.at is not None]
     return DeadMessage(
         source=source,
-        origin=first.origin,
+        origin=origin,
         body=body,
         content_type=_text(properties.content_type),
         properties=to_json(properties),
@@ -95,7 +99,7 @@ def _of_broker(source: str, body: bytes, properties: Properties, first: Death, d
         correlation_id=_text(properties.correlation_id),
         failure=Failure(category, sentence, possible_duplicate=first.reason != "expired"),
         reason=reason,
-        retries=max(first.count - 1, 0),
+        retries=retries,
         first_failed_at=min(times, default=None),
         failed_at=newest.at,
         deaths=_deaths_text(headers, deaths),
@@ -129,13 +133,24 @@ def _of_nobody(source: str, body: bytes, properties: Properties) -> DeadMessage:
     )
 
 
+def _origin(exchange: object, routing_key: object, queue: str) -> Origin:
+    """Without a word of ours it went to the queue itself, as far as anybody can tell."""
+    if isinstance(exchange, str) and isinstance(routing_key, str) and (exchange or routing_key):
+        return Origin(exchange, routing_key, queue)
+    return Origin("", queue, queue)
+
+
 def _deaths_text(headers: Mapping[str, Any], deaths: list[Death]) -> str | None:
     return dumps(headers["x-death"]) if deaths else None
 
 
-def _without_stack(details: Mapping[str, Any]) -> dict[str, Any]:
-    """The stack is kept with the attempt, redacted."""
-    return {name: value for name, value in details.items() if name not in ("stack_trace", "error_message")}
+def _details_text(details: Mapping[str, Any], metadata: Mapping[str, Any]) -> str | None:
+    """The message and the stack are kept with the attempt, redacted. None: it is nested too deep to be anything."""
+    kept = {name: value for name, value in details.items() if name not in ("stack_trace", "error_message")}
+    try:
+        return dumps({"error_details": kept, "metadata": dict(metadata)})
+    except RecursionError:
+        return None
 
 
 def _redriven(headers: Mapping[str, Any]) -> Redriven | None:
