@@ -21,6 +21,9 @@ from argon2 import PasswordHasher
 from redrive.store import passwords
 from redrive.store.embedded import EmbeddedPostgres
 from redrive.store.migrate import migrate
+from support.rabbitmq import rabbitmq, vhost_url
+
+__all__ = ["rabbitmq", "vhost_url"]  # fixtures, here since a server is shared by all tests of a process
 
 # For tests of behaviour. Tests about durability start a server of their own, with the settings as shipped.
 FAST_SETTINGS = {

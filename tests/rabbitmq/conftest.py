@@ -1,6 +1,5 @@
 """Fixtures for the tests in this folder: a broker, and a virtual host in it for each test."""
 
 from support.engine import clock, empty_url, shared_database
-from support.rabbitmq import rabbitmq, vhost_url
 
-__all__ = ["clock", "empty_url", "rabbitmq", "shared_database", "vhost_url"]
+__all__ = ["clock", "empty_url", "shared_database"]

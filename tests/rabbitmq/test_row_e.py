@@ -20,12 +20,12 @@ from pamqp.commands import Basic
 
 from conftest import Eventually
 from redrive import ConfigurationError, GiveUp, Message, RetryLater
-from redrive.broker.link import connected as linked
 from redrive.broker.topology import TopologyError
 from redrive.broker.wire import FarTime, Properties
 from redrive.core.presets import PRESETS
 from redrive.sources import consumer as consumers
 from support.broker import DEAD, QUICK, SOURCE, Broker, connected, consumer, consuming
+from support.rabbitmq import linked
 
 pytestmark = pytest.mark.filterwarnings("error")
 
@@ -326,6 +326,7 @@ async def test_e5_a_message_that_takes_its_consumer_with_it_does_not_loop(
     began = asyncio.Event()
 
     async def hangs(message: Message) -> None:
+        await asyncio.sleep(0.05)  # what it is a copy of is acknowledged by now: two would be counted apart
         began.set()
         await asyncio.Event().wait()
 
@@ -382,7 +383,7 @@ async def test_properties_that_the_library_cannot_read_do_not_end_the_consumer(
         far: Any = FarTime(2**62)
         await publish(vhost_url, {"n": 1}, Properties(message_id="\udcff\udcfe", timestamp=far, headers={"far": far}))
         await eventually(lambda: len(tries.messages) == 8)
-        async with linked([vhost_url], name="reader") as connection:
+        async with linked(vhost_url) as connection:
             dead = {message.header.properties.message_id: message for message in await _two_dead(connection)}
     kept = dead["ordinary"].header.properties.headers or {}
     assert {name: kept[name] for name in headers} == headers
@@ -395,7 +396,7 @@ async def test_properties_that_the_library_cannot_read_do_not_end_the_consumer(
 
 async def publish(url: str, body: Any, properties: Properties) -> None:
     """As a client in another language might."""
-    async with linked([url], name="another") as connection:
+    async with linked(url) as connection:
         channel = await connection.channel()
         await channel.basic_publish(json.dumps(body).encode(), routing_key=SOURCE, properties=properties)
 

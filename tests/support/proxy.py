@@ -20,6 +20,8 @@ class Proxy:
         self._passing.set()
         self._writers: set[asyncio.StreamWriter] = set()
         self.swallowed = 0
+        self._answers_left: int | None = None
+        self.is_silent = asyncio.Event()
 
     def swallow_answers(self, count: int = 1) -> None:
         """The next answers reach this side and go no further: the client's connection is closed instead."""
@@ -28,6 +30,13 @@ class Proxy:
     def go_silent(self) -> None:
         """Connections stay open, nothing passes."""
         self._passing.clear()
+
+    def fall_silent_behind(self, answers: int) -> None:
+        """So many answers pass; on the connection that had the last of them no other comes, on others they do.
+
+        Then `is_silent` is set.
+        """
+        self._answers_left = answers
 
     def heal(self) -> None:
         """What hung in the silence is cut; new connections work."""
@@ -61,8 +70,16 @@ class Proxy:
                 self.swallowed += 1
                 raise ConnectionAbortedError
             writer.write(data)
+            if is_answer and self._is_last():
+                self.is_silent.set()
+                await asyncio.get_running_loop().create_future()  # until the client gives up
             await writer.drain()
         raise ConnectionResetError
+
+    def _is_last(self) -> bool:
+        if self._answers_left is not None:
+            self._answers_left -= 1
+        return self._answers_left == 0
 
     async def close(self) -> None:
         for writer in self._writers:

@@ -13,15 +13,19 @@ not share has `RabbitServer.start` and `RabbitCluster.start`. Skips, loudly, whe
 import asyncio
 import itertools
 import os
+import re
 import signal
 import socket
 from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 from urllib.parse import quote
 
 import pytest
 import pytest_asyncio
+from aiormq.abc import AbstractConnection
 
+from redrive.broker import link
 from redrive.process import Process
 
 # Debian's `rabbitmq-server` in the path is another script around this one, which as root changes the account.
@@ -210,6 +214,15 @@ class RabbitServer:
         """With its queues; connections to it are closed by the server."""
         await self.ask(f'ok = rabbit_vhost:delete(<<"{name}">>, <<"tests">>)')
 
+    async def totals(self, vhost: str) -> dict[str, int]:
+        """How many messages each quorum queue holds at this moment, those that were given out among them."""
+        answer = await self.ask(
+            "[begin {ok, {_, Total}, _} = ra:leader_query(amqqueue:get_pid(Q), fun rabbit_fifo:query_messages_total/1),"
+            " {binary_to_list(element(4, amqqueue:get_name(Q))), Total} end"
+            f' || Q <- rabbit_amqqueue:list(<<"{vhost}">>)]'
+        )
+        return {name: int(total) for name, total in re.findall(r'\{"([^"]+)",\s*(\d+)\}', answer)}
+
     async def ask(self, expressions: str) -> str:
         """Have the node evaluate Erlang; its answer. Takes hundredths of a second, where rabbitmqctl takes two."""
         caller = await asyncio.create_subprocess_exec(
@@ -323,6 +336,16 @@ async def vhost_url(rabbitmq: RabbitServer) -> AsyncIterator[str]:
     vhost = await rabbitmq.make_vhost()
     yield rabbitmq.url_of(vhost)
     await rabbitmq.delete_vhost(vhost)
+
+
+@asynccontextmanager
+async def linked(url: str) -> AsyncIterator[AbstractConnection]:
+    """A connection of Redrive's own."""
+    connection = await link.connect([url], name="tests")
+    try:
+        yield connection
+    finally:
+        await link.close(connection)
 
 
 def _skip_without_rabbitmq() -> None:

@@ -11,15 +11,21 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from urllib.parse import urlsplit
 
-import aiormq
-from aiormq.abc import AbstractChannel, AbstractConnection
-from aiormq.exceptions import AMQPError, InvalidFrameError, ProbableAuthenticationError
+from aiormq.abc import AbstractChannel, AbstractConnection, ExceptionType, TimeoutType
+from aiormq.connection import Connection
+from aiormq.exceptions import (
+    AMQPConnectionError,
+    AMQPError,
+    ChannelInvalidStateError,
+    InvalidFrameError,
+    ProbableAuthenticationError,
+)
 from yarl import URL
 
 import redrive.broker.wire  # noqa: F401 - before anything is read
 
 CONNECT_TIMEOUT_S = 10.0
-CLOSE_TIMEOUT_S = 2.0
+CLOSE_TIMEOUT_S = 1.0
 HEARTBEAT_S = 10  # what is silent for three of them is gone
 FIRST_WAIT_S = 0.2
 LONGEST_WAIT_S = 10.0
@@ -38,25 +44,35 @@ class BrokerDown(Exception):
         self.possible_duplicate = possible_duplicate
 
 
+class _Connection(Connection):
+    """Whatever ends it, whoever waits for it hears of an error of AMQP.
+
+    The library raises a bare Exception where the broker hangs up right behind a frame, and whatever it stumbled over in
+    one; and cancels where nothing came for long: nobody could tell that from being told to stop.
+    """
+
+    async def close(
+        self,
+        exc: ExceptionType | None = asyncio.CancelledError,
+        timeout: TimeoutType = None,  # noqa: ASYNC109 - the library's
+    ) -> None:
+        if self.connected.is_set() and not isinstance(exc, AMQPError):
+            exc = AMQPConnectionError(said(exc) if isinstance(exc, Exception) else "it was closed")
+        await super().close(exc, timeout)
+
+
 async def connect(urls: Sequence[str], *, name: str) -> AbstractConnection:
     """A connection to one of the nodes, whichever answers first in a random order."""
     problems: list[str] = []
     for url in random.sample(list(urls), len(urls)):
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT_S):
-                return await aiormq.connect(_named(url, name))
+                connection = _Connection(_named(url, name))
+                await connection.connect()
+                return connection
         except LOST as problem:
             problems.append(f"{_place(url)}: {said(problem)}")
     raise BrokerDown("RabbitMQ cannot be reached. " + "; ".join(problems))
-
-
-@asynccontextmanager
-async def connected(urls: Sequence[str], *, name: str) -> AsyncIterator[AbstractConnection]:
-    connection = await connect(urls, name=name)
-    try:
-        yield connection
-    finally:
-        await close(connection)
 
 
 async def close(open_one: AbstractConnection | AbstractChannel) -> None:
@@ -86,6 +102,8 @@ def said(problem: BaseException) -> str:
         return "it does not open this vhost: there is none of this name, or the user may not use it"
     if isinstance(problem, TimeoutError):
         return "no answer in time"
+    if isinstance(problem, ChannelInvalidStateError | RuntimeError):
+        return "it was closed"  # the library's words name the object
     if isinstance(problem, OSError) and problem.strerror:
         return problem.strerror
     words = " ".join(str(part) for part in problem.args if part is not None)

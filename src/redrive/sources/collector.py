@@ -16,7 +16,7 @@ from aiormq.exceptions import ChannelNotFoundEntity
 from redrive.broker.link import LOST, Patience, close, said, scratch
 from redrive.core.broker import DEAD_SUFFIX, DeadMessage, DeadMessageBook, QueueState
 from redrive.sources.reading import read_dead_message
-from redrive.sources.staying import first_of, stay_connected, watch
+from redrive.sources.staying import end, first_of, stay_connected, watch
 
 PREFETCH = 500
 BATCH = 200
@@ -80,8 +80,7 @@ class Collector:
         try:
             await stay_connected(self._urls, "redrive collector", stop, partial(self._session, stop), log)
         finally:
-            noting.cancel()
-            await asyncio.gather(noting, return_exceptions=True)
+            await end([noting])
 
     async def _session(self, stop: asyncio.Event, connection: AbstractConnection, began: Callable[[], None]) -> str:
         began()
@@ -92,9 +91,7 @@ class Collector:
             return "the connection was lost"
         finally:
             self._connection = None
-            for task in collecting:
-                task.cancel()
-            await asyncio.gather(*collecting, return_exceptions=True)
+            await end(collecting, again_s=2 * DRAIN_S)  # they may be draining
             for count in self._counts.values():
                 count.problem = "RabbitMQ is not connected."
 
@@ -134,8 +131,7 @@ class Collector:
         finally:
             if stop.is_set():
                 await _until_free(subscription.storing)
-            storing.cancel()
-            await asyncio.gather(storing, return_exceptions=True)
+            await end([storing])
             await close(channel)
 
     async def _store(self, subscription: _Subscription) -> None:

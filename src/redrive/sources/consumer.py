@@ -31,11 +31,11 @@ from redrive.destinations.threads import DaemonThreads
 from redrive.sources.delivery import Delivery
 from redrive.sources.messages import Message
 from redrive.sources.onward import Onward
-from redrive.sources.staying import first_of, stay_connected, watch
+from redrive.sources.staying import end, first_of, stay_connected, unless, watch
 
 MAX_LOSSES = 10  # a message that takes its consumer with it, again and again, is given up
 MAX_THREADS = 64
-DRAIN_S = 8.0
+DRAIN_S = 7.0  # and two connections are closed behind it, within ten seconds
 
 log = structlog.get_logger("redrive.consumer")
 
@@ -75,19 +75,12 @@ class Consumer:
             name = f"redrive consumer of {self._spec.queue}"
             await stay_connected(self._urls, name, stop, partial(self._consume, stop), self._log)
         finally:
-            for worker in workers:
-                worker.cancel()
-            await asyncio.gather(*workers, return_exceptions=True)
+            await end(workers)
             await self._publisher.close()
 
     async def _consume(self, stop: asyncio.Event, connection: AbstractConnection, began: Callable[[], None]) -> str:
-        queue = self._spec.queue
-        await topology.assert_consumer(connection, queue, self._delay_queues, declare_source=self._spec.declare)
-        channel = await connection.channel(publisher_confirms=False)
-        await channel.basic_qos(prefetch_count=self._spec.prefetch)
-        cancelled = asyncio.Event()
-        channel.on_consumer_cancel_callbacks.add(lambda _: cancelled.set())
-        answer = await channel.basic_consume(queue, self._receive)
+        queue, cancelled = self._spec.queue, asyncio.Event()
+        channel, consumer_tag = await unless(stop, self._subscribe(connection, cancelled))
         began()
         self._log.info("consumer_started", prefetch=self._spec.prefetch, concurrency=self._spec.concurrency)
         ends = {
@@ -98,12 +91,22 @@ class Consumer:
         }
         try:
             over = await first_of(ends)
-            if stop.is_set() and answer.consumer_tag is not None and not channel.is_closed:
-                await self._drain(channel, answer.consumer_tag)
+            if stop.is_set() and not channel.is_closed:
+                await self._drain(channel, consumer_tag)
             assert over is not None
             return ends[over]
         finally:
             self._forget_waiting()
+
+    async def _subscribe(self, connection: AbstractConnection, cancelled: asyncio.Event) -> tuple[AbstractChannel, str]:
+        queue = self._spec.queue
+        await topology.assert_consumer(connection, queue, self._delay_queues, declare_source=self._spec.declare)
+        channel = await connection.channel(publisher_confirms=False)
+        await channel.basic_qos(prefetch_count=self._spec.prefetch)
+        channel.on_consumer_cancel_callbacks.add(lambda _: cancelled.set())
+        answer = await channel.basic_consume(queue, self._receive)
+        assert answer.consumer_tag is not None
+        return channel, answer.consumer_tag
 
     async def _drain(self, channel: AbstractChannel, consumer_tag: str) -> None:
         """No new messages; those that wait here go back when the channel is closed; those under way may end."""

@@ -1,20 +1,27 @@
 """Staying connected to a broker: one connection after another, until it is to stop. Used by consumer and collector."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import Any
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from typing import Any, TypeVar
 
 from aiormq.abc import AbstractChannel, AbstractConnection
 
-from redrive.broker.link import LOST, BrokerDown, Patience, connected, said
+from redrive.broker.link import LOST, BrokerDown, Patience, close, connect, said
 from redrive.broker.topology import TopologyError, exists
 
 WATCH_EVERY_S = 15.0
 WATCH_TIMEOUT_S = 10.0
+CANCEL_AGAIN_S = 1.0
+
+T = TypeVar("T")
 
 # Uses a connection until it is to stop, or the connection is of no more use: why. It calls what it is given once it
 # gets messages.
 Session = Callable[[AbstractConnection, Callable[[], None]], Awaitable[str]]
+
+
+class Stopped(Exception):
+    """It was told to stop before it had begun."""
 
 
 async def stay_connected(urls: Sequence[str], name: str, stop: asyncio.Event, session: Session, log: Any) -> None:
@@ -28,8 +35,13 @@ async def stay_connected(urls: Sequence[str], name: str, stop: asyncio.Event, se
 
     while not stop.is_set():
         try:
-            async with connected(urls, name=name) as connection:
+            connection = await unless(stop, connect(urls, name=name))
+            try:
                 why = await session(connection, restore)
+            finally:
+                await close(connection)
+        except Stopped:
+            return
         except TopologyError as problem:
             if not went_well:
                 raise
@@ -41,6 +53,23 @@ async def stay_connected(urls: Sequence[str], name: str, stop: asyncio.Event, se
         wait_s = patience.next_s()
         log.warning("broker_disconnected", why=why, again_in_s=round(wait_s, 1))
         await first_of([asyncio.ensure_future(stop.wait())], within_s=wait_s)
+
+
+async def unless(stop: asyncio.Event, begin: Coroutine[Any, Any, T]) -> T:
+    """What comes of it. A broker that hangs keeps nobody from stopping: then it is given up, and Stopped raised."""
+    beginning = asyncio.ensure_future(begin)
+    if await first_of([beginning, asyncio.ensure_future(stop.wait())]) is beginning:
+        return beginning.result()
+    await end([beginning])
+    raise Stopped
+
+
+async def end(tasks: Iterable["asyncio.Future[Any]"], *, again_s: float = CANCEL_AGAIN_S) -> None:
+    """Cancel them, until they have ended: the library loses a cancellation that meets the end of a channel."""
+    while pending := [task for task in tasks if not task.done()]:
+        for task in pending:
+            task.cancel()
+        await asyncio.wait(pending, timeout=again_s)
 
 
 async def first_of(
