@@ -9,11 +9,17 @@ import pytest_asyncio
 import structlog
 from aiormq.abc import AbstractConnection
 from aiormq.connection import Connection
+from structlog.testing import capture_logs
 
+from conftest import Eventually
+from redrive import Message
+from redrive.broker import publisher
 from redrive.broker.topology import exists
+from redrive.sources import onward
 from redrive.sources.staying import stay_connected
-from support.broker import Broker, connected
+from support.broker import DEAD, SOURCE, Broker, connected, consuming
 from support.proxy import tcp_proxy
+from support.rabbitmq import RabbitServer
 
 pytestmark = pytest.mark.filterwarnings("error")
 
@@ -49,3 +55,34 @@ async def test_after_a_connection_that_hangs_comes_another(vhost_url: str, monke
         async with asyncio.timeout(20):
             await stay_connected([url], "one that hangs", stop, session, structlog.get_logger())
     assert sessions == 2
+
+
+ALARM = "{resource_limit, memory, node()}"
+
+
+async def test_a_message_waits_for_a_broker_that_is_short_of_memory_and_is_not_published_twice(
+    rabbitmq: RabbitServer, vhost_url: str, broker: Broker, eventually: Eventually, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is written to a blocked connection lies there, and is taken once the alarm is over."""
+    monkeypatch.setattr(onward, "CONFIRM_WITHIN_S", 0.1)
+    monkeypatch.setattr(publisher, "REFUSED_WITHIN_S", 0.1)
+    failed = asyncio.Event()
+
+    async def act(message: Message) -> None:
+        await failed.wait()
+        raise ValueError("no such unit")
+
+    with capture_logs() as lines:
+        async with consuming(vhost_url, act):
+            await broker._queue(SOURCE)
+            for n in range(5):
+                await broker.publish(SOURCE, {"n": n}, message_id=str(n))
+            await rabbitmq.ask(f"rabbit_alarm:set_alarm({{{ALARM}, []}})")
+            try:
+                failed.set()
+                await eventually(lambda: sum(line["event"] == "message_not_confirmed_yet" for line in lines) >= 20)
+            finally:
+                await rabbitmq.ask(f"rabbit_alarm:clear_alarm({ALARM})")
+            dead = [(await broker.take(DEAD)).message_id for _ in range(5)]
+    assert sorted(map(str, dead)) == list("01234")
+    assert await broker.depth(DEAD) == 0

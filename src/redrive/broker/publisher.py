@@ -9,6 +9,7 @@ import struct
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from types import NoneType
 from typing import NamedTuple
 from uuid import uuid4
 
@@ -27,6 +28,7 @@ from redrive.core.outcome import Category, Failure
 
 MAX_CHANNELS = 64
 MAX_NUMBER = 2_047  # of channels; the broker's own limit, unless it says less
+REFUSED_WITHIN_S = 5.0  # what is not confirmed by then was not refused: a queue takes its time
 RECONNECT_EVERY_S = 1.0  # a broker that is down is not asked by every message
 
 
@@ -97,7 +99,7 @@ class Publisher:
         self._number = 0
         self._down: tuple[float, BrokerDown] | None = None  # until when it is believed
 
-    async def publish(self, message: Outgoing, timeout_s: float) -> None:
+    async def publish(self, message: Outgoing, timeout_s: float | None) -> None:
         """Returns when the broker has confirmed it, which for a quorum queue is when most of its members have it."""
         if not message.properties.message_id:
             message.properties.message_id = str(uuid4())
@@ -117,13 +119,15 @@ class Publisher:
             async with lane.first:
                 if lane.proven.is_set() or lane.channel.is_closed:
                     continue
+                first = asyncio.create_task(self._in_lane(lane, message))
                 try:
-                    await self._in_lane(lane, message)
-                except (Unroutable, Unconfirmed):
-                    lane.proven.set()
+                    over, _ = await asyncio.wait([first], timeout=REFUSED_WITHIN_S)
+                except asyncio.CancelledError:
+                    first.cancel()
                     raise
-                lane.proven.set()
-                return None
+                if not over or first.cancelled() or isinstance(first.exception(), NoneType | Unroutable | Unconfirmed):
+                    lane.proven.set()
+            return await first
 
     async def _by_itself(self, message: Outgoing) -> None:
         """The channel was closed because of this message, or of another one: alone it will be seen."""

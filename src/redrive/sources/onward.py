@@ -27,7 +27,7 @@ from redrive.core.policy import Policy
 from redrive.sources.delivery import Delivery
 from redrive.sources.staying import first_of
 
-PUBLISH_TIMEOUT_S = 15.0
+CONFIRM_WITHIN_S = 15.0  # what takes longer is said to
 ACKNOWLEDGE_TIMEOUT_S = 10.0  # the library waits for ever for a connection that just ended
 
 log = structlog.get_logger("redrive.consumer")
@@ -146,22 +146,45 @@ class Onward:
         patience = Patience()
         while not delivery.channel.is_closed:
             try:
-                await self._publisher.publish(copy, PUBLISH_TIMEOUT_S)
-            except (PublishRefused, Unconfirmed, BrokerDown, TimeoutError) as problem:
+                is_published = await self._publish(delivery, copy)
+            except (PublishRefused, Unconfirmed, BrokerDown) as problem:
                 wait_s = patience.next_s()
                 self._log.warning(
                     "message_not_handed_over",
                     message_id=_id(delivery),
                     to=copy.routing_key,
-                    why=str(problem) or "no confirmation in time",
+                    why=str(problem),
                     again_in_s=round(wait_s, 1),
                 )
                 if isinstance(problem, PublishRefused):
                     await self._make(copy.routing_key)
                 await first_of([delivery.channel.closing], within_s=wait_s)
             else:
-                await self.acknowledge(delivery)
+                if is_published:
+                    await self.acknowledge(delivery)
                 return
+
+    async def _publish(self, delivery: Delivery, copy: Outgoing) -> bool:
+        """False: the message is not ours any more. A broker that is short of memory, or of nodes, takes what is written
+        to it when it can again: another copy would come on top. So this one is waited for as long as its connection is
+        there.
+        """
+        publishing = asyncio.create_task(self._publisher.publish(copy, None))
+        closing = delivery.channel.closing
+        try:
+            while True:
+                over, _ = await asyncio.wait(
+                    [publishing, closing], timeout=CONFIRM_WITHIN_S, return_when=asyncio.FIRST_COMPLETED
+                )
+                if publishing in over:
+                    await publishing
+                    return True
+                if over:
+                    return False
+                self._log.warning("message_not_confirmed_yet", message_id=_id(delivery), to=copy.routing_key)
+        finally:
+            publishing.cancel()
+            closing.cancel()
 
     async def _make(self, queue: str) -> None:
         """Somebody deleted it; or it is for a delay that a handler asked for, and nobody had before."""
