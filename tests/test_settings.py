@@ -140,6 +140,18 @@ def test_a_secret_is_in_no_message_and_no_representation(monkeypatch: pytest.Mon
     assert settings.admin_key.get_secret_value() == canary
 
 
+@pytest.mark.parametrize("url", ["amqp://u:hunter,2@rabbit", "amqp://u:hunter2#x@rabbit", "amqp://rabbit:hunter2"])
+def test_a_broker_s_url_that_cannot_be_read_is_refused_at_once_and_not_repeated(url: str) -> None:
+    """A password with a comma, or with what ends a URL, is to be written as %2C and the like."""
+    with pytest.raises(SettingsError) as caught:
+        load_settings(rabbitmq_url=url)
+    assert "hunter" not in str(caught.value)
+    assert load_settings(rabbitmq_url="amqp://u:hunter%2C2%23x@a:1/v, amqps://b").broker_urls == (
+        "amqp://u:hunter%2C2%23x@a:1/v",
+        "amqps://b",
+    )
+
+
 def test_an_unknown_setting_in_the_file_is_an_error_that_lists_the_known_ones() -> None:
     Path("redrive.toml").write_text("prot = 1\n")
     with pytest.raises(SettingsError, match=r"no setting prot\. Known are: .*port"):

@@ -11,7 +11,7 @@ from ipaddress import IPv4Network, IPv6Network, ip_network
 from math import isfinite
 from pathlib import Path
 from typing import Annotated, Any, Literal
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, ValidationError
 from pydantic.config import JsonDict
@@ -117,9 +117,17 @@ def _database_url(value: str | None) -> str | None:
 def _broker_urls(value: SecretStr | None) -> SecretStr | None:
     for url in _parts(value.get_secret_value()) if value is not None else ():
         parts = urlsplit(url)
-        if parts.scheme not in ("amqp", "amqps") or not parts.hostname:
+        if parts.scheme not in ("amqp", "amqps") or not parts.hostname or not _has_good_port(parts):
             raise ValueError("not a URL of a RabbitMQ")
     return value
+
+
+def _has_good_port(parts: SplitResult) -> bool:
+    """None is good too. A password with a character that is not written as %23 or the like ends up here."""
+    try:
+        return parts.port != 0
+    except ValueError:
+        return False
 
 
 def _queue_names(value: tuple[str, ...]) -> tuple[str, ...]:
