@@ -1,6 +1,7 @@
 """Row E, the last part: what lands in a broker's dead-letter queue is a dead letter, and a redrive brings it back."""
 
 import asyncio
+import gzip
 import json
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -195,7 +196,8 @@ async def test_e6_what_dies_again_is_a_letter_of_its_own_that_knows_the_one_befo
     redrive: Installation, broker: Broker, vhost_url: str
 ) -> None:
     await a_shop(broker)
-    await broker.publish("order.new", {"n": 1}, exchange="shop", message_id="m")
+    packed = gzip.compress(b'{"n": 1}')
+    await broker.publish("order.new", packed, exchange="shop", message_id="m", content_encoding="gzip")
     async with collecting(redrive, vhost_url, "orders-dlq"):
         await asyncio.to_thread(reject, vhost_url, "orders", 1)
         (first,) = await letters(redrive, 1)
@@ -204,6 +206,7 @@ async def test_e6_what_dies_again_is_a_letter_of_its_own_that_knows_the_one_befo
         await asyncio.to_thread(reject, vhost_url, "orders", 1)
         (again,) = await letters(redrive, 1, state="open")
     assert again["payload_snapshot"] == {"n": 2}
+    assert "content_encoding" not in again["broker"]["properties"]
     assert again["broker"]["redriven_from"] == first["id"]
     assert (await redrive.api.get(f"/v1/dead-letters/{first['id']}"))["state"] == "resolved"
 
@@ -373,9 +376,12 @@ async def test_a_queue_that_comes_later_is_collected_and_people_see_how_it_does(
         await broker.channel.declare_queue("orders-dlq", durable=True)
         await broker.channel.declare_queue("orders", durable=True)
         await broker.publish("orders", {"n": 0})
-        await broker.publish("orders-dlq", {"n": 1}, message_id="m")
+        claimed = [{"queue": "x" * 300, "reason": "rejected"}]  # what no queue is called
+        await broker.publish("orders-dlq", {"n": 9}, headers={"x-death": claimed})
         await letters(redrive, 1)
-        seen = await _noted(redrive, "orders-dlq", problem=None, consumers=1, collected=1)
+        await broker.publish("orders-dlq", {"n": 1}, message_id="m")
+        await letters(redrive, 2)
+        seen = await _noted(redrive, "orders-dlq", problem=None, consumers=1, collected=2)
         assert seen["messages"] == 0
         nobody = await _noted(redrive, "orders", problem=None, consumers=0, messages=1)
         assert (nobody["is_source"], nobody["open_letters"]) == (False, 1)
@@ -383,7 +389,7 @@ async def test_a_queue_that_comes_later_is_collected_and_people_see_how_it_does(
         await _noted(redrive, "orders-dlq", problem="There is no such queue.")
         await broker.channel.declare_queue("orders-dlq", durable=True)
         await broker.publish("orders-dlq", {"n": 2}, message_id="m2")
-        await letters(redrive, 2)
+        await letters(redrive, 3)
 
 
 async def _noted(redrive: Installation, queue: str, **wanted: Any) -> dict[str, Any]:

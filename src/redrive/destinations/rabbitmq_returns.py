@@ -10,9 +10,10 @@ from typing import Any
 from uuid import UUID
 
 from redrive.broker.link import BrokerDown
-from redrive.broker.properties import from_json
+from redrive.broker.properties import from_json, headers_of
 from redrive.broker.publisher import Outgoing, Publisher, PublishRefused, Unconfirmed, failure_of_publish
 from redrive.broker.traces import LETTER, REPLAYS, without_tries
+from redrive.broker.wire import Properties
 from redrive.core.broker import RETURN_QUEUE, Origin, Return, ReturnBook
 from redrive.core.broker_route import route_url
 from redrive.core.outcome import Category, Failure, Success
@@ -20,6 +21,7 @@ from redrive.core.ports import Exchange, Job, Released, Try
 from redrive.destinations.answers import shown_headers
 
 JSON_TYPE = "application/json"
+_COMPRESSED = frozenset({"gzip", "x-gzip", "deflate", "br", "zstd", "bzip2", "lzma", "snappy", "lz4"})
 UNKNOWN = Released("Not tried: what is kept of the message could not be read.", delay_s=5.0)
 NOWHERE = (
     "It was published straight to a dead-letter queue, and nothing tells which queue it came from. Publish it "
@@ -67,14 +69,24 @@ class ReturnDestination:
         properties = from_json(back.properties)
         headers: dict[str, Any] = without_tries(properties.headers or {})
         if job.edited_headers is not None:
-            headers |= loads(job.edited_headers)
+            headers |= headers_of(Properties(headers=loads(job.edited_headers)))  # not what the broker acts upon
         if job.content_type == JSON_TYPE and "json" not in (properties.content_type or "json"):
             properties.content_type = JSON_TYPE  # somebody edited what was none before
+        if (properties.content_encoding or "").lower() in _COMPRESSED and _is_json(job.body):
+            properties.content_encoding = None  # likewise
         properties.headers = headers | {LETTER: str(job.id), REPLAYS: back.replays}
         return Outgoing(exchange, routing_key, job.body, properties)
 
     async def aclose(self) -> None:
         """The publisher is whoever's who made it."""
+
+
+def _is_json(body: bytes) -> bool:
+    try:
+        loads(body)
+    except (ValueError, RecursionError):
+        return False
+    return True
 
 
 def _shown(message: Outgoing) -> str | None:

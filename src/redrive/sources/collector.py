@@ -15,6 +15,7 @@ from aiormq.exceptions import ChannelNotFoundEntity
 
 from redrive.broker.link import LOST, Patience, close, said, scratch
 from redrive.core.broker import DEAD_SUFFIX, DeadMessage, DeadMessageBook, QueueState
+from redrive.core.broker_route import is_short
 from redrive.sources.reading import read_dead_message
 from redrive.sources.staying import end, first_of, stay_connected, watch
 
@@ -143,9 +144,9 @@ class Collector:
     async def _kept(self, subscription: _Subscription, batch: Sequence[DeliveredMessage]) -> list[DeliveredMessage]:
         """Those of them that are dead letters now. What the database refuses takes no other with it."""
         messages = [read_dead_message(subscription.queue, message) for message in batch]
-        for message in messages[:MAX_ORIGINS]:
-            if len(self._origins) < MAX_ORIGINS:
-                self._origins.setdefault(message.origin.queue)
+        for name in {message.origin.queue for message in messages}:
+            if len(self._origins) < MAX_ORIGINS and is_short(name) and name.isprintable():  # a header may claim any
+                self._origins.setdefault(name)
         try:
             stored = await self._keep(messages)
         except self._refusals as problem:
