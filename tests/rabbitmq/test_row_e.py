@@ -318,7 +318,7 @@ async def test_e5_a_consumer_of_bytes_gets_them_as_they_are(
 
 @pytest.mark.parametrize("kind", ["quorum", "classic"])
 async def test_e5_a_message_that_takes_its_consumer_with_it_does_not_loop(
-    vhost_url: str, broker: Broker, kind: str, monkeypatch: pytest.MonkeyPatch
+    vhost_url: str, broker: Broker, kind: str, eventually: Eventually, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(consumers, "MAX_LOSSES", 3)
     await broker.channel.declare_queue(SOURCE, durable=True, arguments={"x-queue-type": kind})
@@ -331,9 +331,11 @@ async def test_e5_a_message_that_takes_its_consumer_with_it_does_not_loop(
         await asyncio.Event().wait()
 
     for _ in range(3):
-        doomed = asyncio.create_task(consumer(vhost_url, hangs).run(asyncio.Event()))
+        consumes = consumer(vhost_url, hangs)
+        doomed = asyncio.create_task(consumes.run(asyncio.Event()))
         await asyncio.wait_for(began.wait(), 10)
         began.clear()
+        await eventually(lambda consumes=consumes: consumes._busy == 1)  # the one that was counted is acknowledged
         doomed.cancel()  # without a word to the broker, as when the process is killed
         await asyncio.gather(doomed, return_exceptions=True)
     async with consuming(vhost_url, Tries()):

@@ -80,9 +80,61 @@ async def test_a_message_waits_for_a_broker_that_is_short_of_memory_and_is_not_p
             await rabbitmq.ask(f"rabbit_alarm:set_alarm({{{ALARM}, []}})")
             try:
                 failed.set()
-                await eventually(lambda: sum(line["event"] == "message_not_confirmed_yet" for line in lines) >= 20)
+                await eventually(lambda: sum(line["event"] == "message_not_confirmed_yet" for line in lines) == 5)
             finally:
                 await rabbitmq.ask(f"rabbit_alarm:clear_alarm({ALARM})")
             dead = [(await broker.take(DEAD)).message_id for _ in range(5)]
     assert sorted(map(str, dead)) == list("01234")
     assert await broker.depth(DEAD) == 0
+
+
+async def test_a_user_who_may_not_make_queues_consumes_those_that_are_there(
+    rabbitmq: RabbitServer, vhost_url: str, broker: Broker, eventually: Eventually
+) -> None:
+    seen: list[Message] = []
+    async with consuming(vhost_url, seen.append):
+        await broker._queue(SOURCE)
+    name = vhost_url.rpartition("/")[2]
+    await rabbitmq.ask(
+        'rabbit_auth_backend_internal:add_user(<<"reader">>, <<"canary">>, <<"tests">>),'
+        f' rabbit_auth_backend_internal:set_permissions(<<"reader">>, <<"{name}">>,'
+        ' <<"">>, <<".*">>, <<".*">>, <<"tests">>)'
+    )
+    async with consuming(vhost_url.replace("guest:guest", "reader:canary"), seen.append):
+        await broker.publish(SOURCE, {"n": 0})
+        await eventually(lambda: len(seen) == 1)
+
+
+async def test_a_message_that_cannot_grow_is_moved_by_the_broker_and_keeps_nobody_waiting(
+    vhost_url: str, broker: Broker
+) -> None:
+    """Its headers fill a frame: with ours, the broker would end the connection each time."""
+
+    async def act(message: Message) -> None:
+        raise ValueError if message.payload["n"] else ConnectionError
+
+    full = {"filler": "x" * 130_900}
+    async with consuming(vhost_url, act, concurrency=1):
+        await broker._queue(SOURCE)
+        for n in range(2):
+            await broker.publish(SOURCE, {"n": n}, message_id=str(n), headers=dict(full))
+        await broker.publish(SOURCE, {"n": 2}, message_id="2")
+        dead = {message.message_id: message for message in [await broker.take(DEAD) for _ in range(3)]}
+    for name in ("0", "1"):
+        assert dead[name].body == b'{"n": %s}' % name.encode()
+        assert dead[name].headers["filler"] == full["filler"]
+        assert dead[name].headers["x-first-death-reason"] == "rejected"
+    assert b"original_message" in dead["2"].body
+
+
+async def test_a_message_that_cannot_grow_stays_where_the_broker_would_drop_it(vhost_url: str, broker: Broker) -> None:
+    await broker.channel.declare_queue(SOURCE, durable=True)
+    await broker.publish(SOURCE, {"n": 0}, message_id="0", headers={"filler": "x" * 130_900})
+    await broker.publish(SOURCE, {"n": 1}, message_id="1")
+
+    async def act(message: Message) -> None:
+        raise ValueError
+
+    async with consuming(vhost_url, act, concurrency=1):
+        assert (await broker.take(DEAD)).message_id == "1"
+    assert (await broker.take(SOURCE)).message_id == "0"

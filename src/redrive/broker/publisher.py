@@ -18,6 +18,7 @@ from aiormq.exceptions import (
     ChannelClosed,
     ChannelInvalidStateError,
     ChannelNotFoundEntity,
+    ChannelPreconditionFailed,
     DeliveryError,
     PublishError,
 )
@@ -28,6 +29,7 @@ from redrive.core.outcome import Category, Failure
 
 MAX_CHANNELS = 64
 MAX_NUMBER = 2_047  # of channels; the broker's own limit, unless it says less
+FRAME_BYTES = 32  # around the properties
 REFUSED_WITHIN_S = 5.0  # what is not confirmed by then was not refused: a queue takes its time
 RECONNECT_EVERY_S = 1.0  # a broker that is down is not asked by every message
 
@@ -53,6 +55,10 @@ class NoSuchExchange(PublishRefused):
 
 class NotAllowed(PublishRefused):
     """This user may not, or the message is one that the broker does not accept."""
+
+
+class Unfit(NotAllowed):
+    """It is the message, whoever publishes it: too large, or not to be written as AMQP."""
 
 
 class Unconfirmed(Exception):
@@ -136,6 +142,8 @@ class Publisher:
                 lane = _Lane(await self._channel())
             try:
                 await self._in_lane(lane, message)
+            except ChannelPreconditionFailed as refused:
+                raise Unfit(_refusal(message, refused)) from refused
             except ChannelClosed as refused:
                 raise NotAllowed(_refusal(message, refused)) from refused
             except ChannelInvalidStateError as lost:
@@ -149,6 +157,7 @@ class Publisher:
             await asyncio.wait([before])
         lane.ids[message_id] = over = asyncio.get_running_loop().create_future()
         try:
+            _assert_fits(message, lane.channel)
             await lane.channel.basic_publish(
                 message.body,
                 exchange=message.exchange,
@@ -166,11 +175,11 @@ class Publisher:
                 f"RabbitMQ did not take a message for {_exchange(message.exchange)} with the routing key "
                 f"{message.routing_key!r}: a queue is full, or has no leader."
             ) from None
-        except (ChannelClosed, ChannelInvalidStateError, TimeoutError):
+        except (ChannelClosed, ChannelInvalidStateError, TimeoutError, Unfit):
             raise
         except (TypeError, ValueError, OverflowError, struct.error) as problem:
             # What exactly is wrong might repeat a header's value.
-            raise NotAllowed("A property, a header or the routing key cannot be written as AMQP.") from problem
+            raise Unfit("A property, a header or the routing key cannot be written as AMQP.") from problem
         except asyncio.CancelledError:
             # The library's way of saying that the channel was closed, unless it is this call that is to end.
             this = asyncio.current_task()
@@ -248,6 +257,13 @@ class Publisher:
         if self._connection is not None:
             await close(self._connection)
             self._connection = None
+
+
+def _assert_fits(message: Outgoing, channel: AbstractChannel) -> None:
+    """What does not fit costs the connection, and all that is under way on it."""
+    most = channel.connection.connection_tune.frame_max
+    if most and len(message.properties.marshal()) > most - FRAME_BYTES:
+        raise Unfit(f"The headers and properties of a message have more than {most} bytes: RabbitMQ takes none such.")
 
 
 def _refusal(message: Outgoing, closed: ChannelClosed) -> str:

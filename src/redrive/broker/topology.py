@@ -33,16 +33,19 @@ def delay_arguments(source: str) -> Arguments:
 
 async def assert_consumer(
     connection: AbstractConnection, source: str, delay_queues: Sequence[str], *, declare_source: bool
-) -> None:
+) -> bool:
+    """Whether what is rejected goes to the dead-letter queue by the broker itself."""
     await assert_dead_queue(connection, dead_queue(source))
-    if not await exists(connection, source):
+    # What the broker itself puts out (too many deliveries, too old, too many) is a dead letter too.
+    arguments = delay_arguments(dead_queue(source))
+    is_there = await exists(connection, source)
+    if not is_there:
         if not declare_source:
             raise TopologyError(f"There is no queue {source!r} to consume, and the consumer was told not to make it.")
-        # What the broker itself puts out (too many deliveries, too old, too many) is a dead letter too.
-        arguments = delay_arguments(dead_queue(source))
         await _declare(connection, source, arguments)
     for queue in delay_queues:
         await assert_delay_queue(connection, source, queue)
+    return not is_there or await _fits(connection, source, arguments)
 
 
 async def assert_delay_queue(connection: AbstractConnection, source: str, queue: str) -> None:
@@ -78,6 +81,8 @@ async def _declare(connection: AbstractConnection, queue: str, arguments: Argume
             f"{said(problem)}. Delete it once it is empty, or rename it, and start the consumer again."
         ) from problem
     except ChannelAccessRefused as problem:
+        if await exists(connection, queue):
+            return  # somebody else made it, and answers for it: who may not make a queue is not told how it is made
         raise TopologyError(
             f"This user of RabbitMQ may not make the queue {queue!r}: {said(problem)}. Allow it, or make the queue "
             "yourself (docs/rabbitmq.md names the arguments)."
@@ -85,8 +90,10 @@ async def _declare(connection: AbstractConnection, queue: str, arguments: Argume
 
 
 async def _fits(connection: AbstractConnection, queue: str, arguments: Arguments) -> bool:
+    """Whether it is known to be so."""
     try:
-        await _declare(connection, queue, arguments)
-    except TopologyError:
+        async with scratch(connection) as channel:
+            await channel.queue_declare(queue, durable=True, arguments=dict(arguments))
+    except (ChannelPreconditionFailed, ChannelAccessRefused):
         return False
     return True

@@ -100,7 +100,9 @@ class Consumer:
 
     async def _subscribe(self, connection: AbstractConnection, cancelled: asyncio.Event) -> tuple[AbstractChannel, str]:
         queue = self._spec.queue
-        await topology.assert_consumer(connection, queue, self._delay_queues, declare_source=self._spec.declare)
+        self._onward.may_reject = await topology.assert_consumer(
+            connection, queue, self._delay_queues, declare_source=self._spec.declare
+        )
         channel = await connection.channel(publisher_confirms=False)
         await channel.basic_qos(prefetch_count=self._spec.prefetch)
         channel.on_consumer_cancel_callbacks.add(lambda _: cancelled.set())

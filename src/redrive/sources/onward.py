@@ -5,8 +5,9 @@ dies in between, both are there, and the message is tried once more than it had 
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -15,7 +16,7 @@ import structlog
 from redrive.broker import dead_letters, topology, traces
 from redrive.broker.link import LOST, BrokerDown, Patience, said
 from redrive.broker.properties import Headers, copy_of
-from redrive.broker.publisher import Outgoing, Publisher, PublishRefused, Unconfirmed
+from redrive.broker.publisher import Outgoing, Publisher, PublishRefused, Unconfirmed, Unfit
 from redrive.broker.topology import TopologyError, dead_queue
 from redrive.broker.traces import FIRST_ATTEMPT, LOSSES, RETRY_COUNT
 from redrive.core.broker import ConsumerSpec
@@ -48,22 +49,22 @@ class Onward:
         self._publisher = publisher
         self._version = service_version
         self._now = now
+        self.may_reject = False  # the broker itself then puts it into the dead-letter queue
         self._known = {rung.queue for rung in rungs(spec.queue, policy)}
         self._log = log.bind(queue=spec.queue, service=spec.service)
 
     async def acknowledge(self, delivery: Delivery) -> None:
-        try:
-            async with asyncio.timeout(ACKNOWLEDGE_TIMEOUT_S):
-                await delivery.channel.basic_ack(delivery.tag, wait=False)
-        except LOST as problem:
-            self._log.warning("message_not_acknowledged", message_id=_id(delivery), why=said(problem))
+        await self._answer(delivery, partial(delivery.channel.basic_ack, delivery.tag, wait=False))
 
     async def give_back(self, delivery: Delivery) -> None:
+        await self._answer(delivery, partial(delivery.channel.basic_nack, delivery.tag, requeue=True, wait=False))
+
+    async def _answer(self, delivery: Delivery, answer: Callable[[], Awaitable[None]]) -> None:
         try:
             async with asyncio.timeout(ACKNOWLEDGE_TIMEOUT_S):
-                await delivery.channel.basic_nack(delivery.tag, requeue=True, wait=False)
+                await answer()
         except LOST as problem:
-            self._log.warning("message_not_given_back", message_id=_id(delivery), why=said(problem))
+            self._log.warning("message_not_acknowledged", message_id=_id(delivery), why=said(problem))
 
     async def put_off(self, delivery: Delivery, failure: Failure, delay: timedelta, began_s: float) -> None:
         """It waits in a delay queue, and comes back to the source by itself."""
@@ -146,7 +147,10 @@ class Onward:
         patience = Patience()
         while not delivery.channel.is_closed:
             try:
-                is_published = await self._publish(delivery, copy)
+                await self._publish(delivery, copy)
+            except Unfit as problem:
+                await self._leave(delivery, problem)
+                return
             except (PublishRefused, Unconfirmed, BrokerDown) as problem:
                 wait_s = patience.next_s()
                 self._log.warning(
@@ -160,31 +164,31 @@ class Onward:
                     await self._make(copy.routing_key)
                 await first_of([delivery.channel.closing], within_s=wait_s)
             else:
-                if is_published:
-                    await self.acknowledge(delivery)
+                await self.acknowledge(delivery)
                 return
 
-    async def _publish(self, delivery: Delivery, copy: Outgoing) -> bool:
-        """False: the message is not ours any more. A broker that is short of memory, or of nodes, takes what is written
-        to it when it can again: another copy would come on top. So this one is waited for as long as its connection is
-        there.
+    async def _leave(self, delivery: Delivery, problem: Unfit) -> None:
+        """No copy of it can be published, however often it is tried: with what we add it is too large, say. The broker
+        moves it as it is; where it would drop it instead, it stays unacknowledged, for a person to look at.
         """
-        publishing = asyncio.create_task(self._publisher.publish(copy, None))
-        closing = delivery.channel.closing
+        self._log.error(
+            "message_not_to_be_handed_over", message_id=_id(delivery), why=str(problem), is_rejected=self.may_reject
+        )
+        if self.may_reject:
+            await self._answer(delivery, partial(delivery.channel.basic_nack, delivery.tag, requeue=False, wait=False))
+
+    async def _publish(self, delivery: Delivery, copy: Outgoing) -> None:
+        """A broker that is short of memory, or of nodes, takes what is written to it when it can again: another copy
+        would come on top. So this one is waited for as long as its connection is there.
+        """
+        later = asyncio.get_running_loop().call_later(
+            CONFIRM_WITHIN_S,
+            partial(self._log.warning, "message_not_confirmed_yet", message_id=_id(delivery), to=copy.routing_key),
+        )
         try:
-            while True:
-                over, _ = await asyncio.wait(
-                    [publishing, closing], timeout=CONFIRM_WITHIN_S, return_when=asyncio.FIRST_COMPLETED
-                )
-                if publishing in over:
-                    await publishing
-                    return True
-                if over:
-                    return False
-                self._log.warning("message_not_confirmed_yet", message_id=_id(delivery), to=copy.routing_key)
+            await self._publisher.publish(copy, None)
         finally:
-            publishing.cancel()
-            closing.cancel()
+            later.cancel()
 
     async def _make(self, queue: str) -> None:
         """Somebody deleted it; or it is for a delay that a handler asked for, and nobody had before."""
