@@ -209,7 +209,8 @@ class Consumer:
         handler, timeout_s = self._spec.handler, self._policy.timeout_s
         if inspect.iscoroutinefunction(handler):
             return await call_handler(partial(handler, message), self._spec.service, timeout_s)
-        await self._threads.take()
+        while not await self._threads.take(timeout_s):  # those that were given up keep theirs until they really end
+            self._log.warning("no_thread_free", waited_s=timeout_s, message_id=message.message_id)
         return await call_handler(partial(self._in_thread, message), self._spec.service, timeout_s)
 
     async def _in_thread(self, message: Message) -> Any:
