@@ -1,6 +1,7 @@
 """A bench that is run by itself: `--small` for a look of some seconds, `--rounds`; else its results are written.
 
-Used by bench.order, bench.workflows, bench.fairness and bench.recovery. `make bench` has no time for them.
+Used by bench.order, bench.workflows, bench.fairness, bench.recovery and bench.rabbitmq: `make bench` has no time for
+them.
 """
 
 from __future__ import annotations
@@ -31,35 +32,42 @@ class Measured:
         self._scenario = scenario
         self.results = Results({}, {})
 
-    def note(self, variant: str, run: Run) -> None:
-        self.results.runs.setdefault((self._scenario, variant, OURS), []).append(run)
-        say(f"{self._scenario}, {variant}: {figures(run)}")
+    def note(self, variant: str, run: Run, system: str = OURS) -> None:
+        self.results.runs.setdefault((self._scenario, variant, system), []).append(run)
+        say(f"{self._named(variant, system)}: {figures(run)}")
 
-    async def attempt(self, variant: str, work: Awaitable[Run]) -> None:
+    async def attempt(self, variant: str, work: Awaitable[Run], system: str = OURS) -> None:
         """Note its run; one that failed is said, with why, and the others go on."""
         try:
-            self.note(variant, await work)
+            self.note(variant, await work, system)
         except ProcessError as why:
-            self.results.not_run[(self._scenario, variant, OURS)] = str(why)[:MAX_REASON_CHARS]
-            say(f"{self._scenario}, {variant}: failed: {why}")
+            self.refuse(variant, str(why), system)
 
-    def compare(self, variant: str, base: str, keys: Sequence[str]) -> None:
-        """Says the ratios of the last run of a variant to that of another."""
-        runs = [self.results.of(self._scenario, name, OURS) for name in (variant, base)]
-        if not all(runs):
+    def refuse(self, variant: str, why: str, system: str = OURS) -> None:
+        self.results.not_run[(self._scenario, variant, system)] = why[:MAX_REASON_CHARS]
+        say(f"{self._named(variant, system)}: failed: {why}")
+
+    def compare(self, variant: str, base: str, keys: Sequence[str], *, against: str = OURS) -> None:
+        """Says the ratios of the last run of a variant to that of another, or of another system."""
+        places = [(variant, OURS), (base, against)]
+        runs = [self.results.of(self._scenario, *place) for place in places]
+        if places[0] == places[1] or not all(runs):
             return
         over, under = (of_one[-1] for of_one in runs)
         ratios = (f"{key} × {over.value(key) / under.value(key):.2f}" for key in keys if under.value(key))
-        say(f"{self._scenario}, {variant} against {base}: {', '.join(ratios)}")
+        say(f"{self._scenario}, {variant} against {base if against == OURS else against}: {', '.join(ratios)}")
+
+    def _named(self, variant: str, system: str) -> str:
+        return ", ".join([self._scenario, variant, *([system] if system != OURS else [])])
 
 
 Measure = Callable[[BenchPostgres, bool, Measured], Awaitable[None]]
 """Handed a server, whether small, and where to note runs."""
 
 
-def by_itself(scenario: str, parser: argparse.ArgumentParser, measure: Measure) -> None:
-    parser.add_argument("--small", action="store_true", help="a look of some seconds; writes no files")
-    parser.add_argument("--rounds", type=int, default=1)
+def by_itself(scenario: str, parser: argparse.ArgumentParser, measure: Measure, *, rounds: int = 1) -> None:
+    parser.add_argument("--small", "--quick", action="store_true", help="a look of some seconds; writes no files")
+    parser.add_argument("--rounds", type=int, default=rounds)
     args = parser.parse_args()
     try:
         asyncio.run(_run(scenario, measure, small=args.small, rounds=args.rounds))

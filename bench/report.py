@@ -26,6 +26,7 @@ from bench.goals import (
 )
 from bench.model import Run, spread
 from bench.peers.base import Peer
+from bench.peers.consumers import CONSUMERS, JOBS
 from bench.plots import Bar, Panel, bars, number, panels
 from bench.processes import ROOT
 from bench.scenarios import DELIVER_VARIANTS, OURS
@@ -216,6 +217,7 @@ def _page(results: Results, about: Mapping[str, object], plots: Mapping[str, str
     lines += ["## Latency under load", "", *_under_load(results)]
     lines += ["", "## Order", "", *_order(results)]
     lines += ["", "## Workflows", "", *_workflows(results)]
+    lines += ["", "## Consumers of RabbitMQ", "", *_rabbitmq(results)]
     lines += ["", "## A noisy neighbour", "", *_fairness(results)]
     lines += ["", "## An endpoint that comes back", "", *_recovery(results, plots)]
     lines += ["", "## Pages", "", *_pages(results)]
@@ -302,6 +304,35 @@ def _workflows(results: Results) -> list[str]:
     for prefix, text in (("first_", "its first call"), ("", "its last call")):
         cells = [_cell(results, ("workflows", "idle run", OURS), f"{prefix}p{share}_ms") for share in (50, 95, 99)]
         lines.append(f"| {text} | {' | '.join(cells)} |")
+    return lines
+
+
+def _rabbitmq(results: Results) -> list[str]:
+    return [
+        "`python -m bench.rabbitmq`. One process consumes a queue of RabbitMQ 3.10 that is already filled with",
+        "persistent messages of 512 bytes of JSON, and acknowledges each after its work. Messages per second, from",
+        "the first that the handler gets to the last that succeeds: median, and lowest to highest. *No-op*: the",
+        "handler does nothing. *One in ten fails once*: it fails at the first try of one message in ten, and each",
+        "system tries again in its own way, as soon as it can; what it publishes for that, the broker confirms.",
+        "Quorum queues, unless said otherwise. aio-pika alone is the least that does the work at all: it neither",
+        "waits before a retry, nor counts them, nor gives up. *Left*: the most messages that were in the queue again",
+        "when a consumer had ended, though all had succeeded.",
+        "",
+        *_consumers(results),
+        "",
+        "| System | Settings |",
+        "|---|---|",
+        *(f"| {system.name} | {system.settings} |" for system in CONSUMERS),
+    ]
+
+
+def _consumers(results: Results) -> list[str]:
+    lines = [f"| System | {' | '.join(JOBS)} | left |", "|---|" + "---|" * (len(JOBS) + 1)]
+    for label in (system.labelled(kind) for system in CONSUMERS for kind in system.kinds):
+        places = [("rabbitmq", job, label) for job in JOBS]
+        left = [run.extra.get("left", 0) for place in places for run in results.of(*place)]
+        cells = [_cell(results, place, "per_s") for place in places]
+        lines.append(f"| {label} | {' | '.join(cells)} | {max(left, default=0):.0f} |")
     return lines
 
 

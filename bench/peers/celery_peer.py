@@ -1,31 +1,15 @@
-"""Celery on a RabbitMQ of our own: a node with its own name, ports and folders, gone after the run.
-
-Uses the system's rabbitmq-server when it is installed; says how to install it when it is not.
-"""
+"""Celery, delivering webhooks from a RabbitMQ of the bench's own."""
 
 from __future__ import annotations
 
 import contextlib
-import os
-import pwd
-import shutil
-import signal
-import tempfile
-from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
-from pathlib import Path
 
+from bench.broker import rabbitmq, require_rabbitmq
 from bench.delivery import Delivery, Worker
-from bench.model import NotRun, Run
+from bench.model import Run
 from bench.peers.base import WORKERS, Job, Peer, Setup, python_venv
-from bench.postgres import free_port
-from bench.processes import CACHE, Child, children, command
-
-SERVER = Path("/usr/lib/rabbitmq/bin/rabbitmq-server")
-SERVER_USER = "rabbitmq"
-START_TIMEOUT_S = 60.0
-# The server's script starts Erlang as a child, which a signal to the script (or the bench's own death) would miss.
-WHOLE_GROUP = ["sh", "-c", 'trap "kill -9 0" TERM; "$@" & wait', "sh"]
+from bench.processes import CACHE, command
 
 
 @dataclass(slots=True)
@@ -38,8 +22,7 @@ class CeleryPeer(Peer):
     pins: tuple[str, ...] = ("celery==5.7.0", "urllib3==2.8.0")
 
     async def setup(self) -> None:
-        if not SERVER.exists():
-            raise NotRun("no RabbitMQ here: apt-get install rabbitmq-server")
+        require_rabbitmq()
         await python_venv(CACHE / self.name, self.pins)
 
     async def run(self, where: Setup, job: Job, n: int, processes: int) -> Run:
@@ -55,43 +38,3 @@ class CeleryPeer(Peer):
     async def close(self) -> None:
         self._broker = None
         await self._stack.aclose()
-
-
-@contextlib.asynccontextmanager
-async def rabbitmq() -> AsyncIterator[str]:
-    """A private broker for the length of the block; yields its URL."""
-    user = SERVER_USER if os.geteuid() == 0 else None
-    folder = Path(tempfile.mkdtemp(prefix="redrive-rabbitmq-", dir="/tmp"))
-    try:
-        if user is not None:
-            account = pwd.getpwnam(user)
-            os.chown(folder, account.pw_uid, account.pw_gid)
-        port, distribution_port, epmd_port = free_port(), free_port(), free_port()
-        (folder / "rabbitmq.conf").write_text(f"listeners.tcp.1 = 127.0.0.1:{port}\n")
-        (folder / "plugins").write_text("[].\n")
-        env = {
-            "HOME": str(folder),
-            "ERL_EPMD_PORT": str(epmd_port),
-            "ERL_EPMD_ADDRESS": "127.0.0.1",
-            "RABBITMQ_NODENAME": f"redrive-bench-{port}@localhost",
-            "RABBITMQ_NODE_PORT": str(port),
-            "RABBITMQ_DIST_PORT": str(distribution_port),
-            "RABBITMQ_MNESIA_BASE": str(folder / "mnesia"),
-            "RABBITMQ_LOG_BASE": str(folder / "log"),
-            "RABBITMQ_CONFIG_FILE": str(folder / "rabbitmq.conf"),
-            "RABBITMQ_ENABLED_PLUGINS_FILE": str(folder / "plugins"),
-            "RABBITMQ_PID_FILE": str(folder / "pid"),
-        }
-        async with children() as started:
-            # Started by us in the foreground: Erlang would otherwise leave a daemon of its own behind.
-            epmd = ["epmd", "-port", str(epmd_port), "-address", "127.0.0.1"]
-            started.append(await Child.start("epmd", epmd, env=env, cwd=folder, user=user))
-            started.append(
-                await Child.start(
-                    "rabbitmq", [*WHOLE_GROUP, SERVER], death_signal=signal.SIGTERM, env=env, cwd=folder, user=user,
-                    ready="Starting broker... completed", ready_timeout_s=START_TIMEOUT_S,
-                )
-            )  # fmt: skip
-            yield f"amqp://guest:guest@127.0.0.1:{port}//"
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
