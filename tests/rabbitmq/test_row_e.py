@@ -36,6 +36,9 @@ async def broker(vhost_url: str) -> AsyncIterator[Broker]:
         yield opened
 
 
+LATE_S = 1.0  # a retry starts within a second of its time
+
+
 class Tries:
     """A handler that remembers what it was called with, and does as the message says."""
 
@@ -109,17 +112,17 @@ async def test_e1_errors_are_classed_and_only_transient_ones_are_tried_again(
 async def test_e2_retries_come_after_two_four_and_eight_seconds_with_their_count_in_the_header(
     vhost_url: str, broker: Broker
 ) -> None:
-    """The slow one, with the delays as shipped. Chance is at its ends: the shortest delays, and the longest."""
+    """The slow one, with the delays as shipped. Chance shortens the first, lengthens the second, and so on."""
     tries = Tries(fails)
-    rolls = iter([0.0, 1.0, 0.0, 1.0, 0.0, 1.0])
+    rolls = iter([0.25, 0.75, 0.25])
     policy = PRESETS["transformer"]
     async with consuming(vhost_url, tries, policy=policy, dice=lambda: next(rolls, 0.5)):
         await broker._queue(SOURCE)
         await broker.publish(SOURCE, {"n": 0}, message_id="m-1", headers={"tenant": "north"})
         dead = await broker.take(DEAD, within_s=40)
     waits = [after - before for before, after in zip(tries.at, tries.at[1:], strict=False)]
-    assert [wait == pytest.approx(delay, rel=0.2, abs=0.25) for wait, delay in zip(waits, (2, 4, 8), strict=True)]
-    assert waits == [pytest.approx(wait, abs=0.25) for wait in (1.6, 4.8, 6.4)]
+    assert waits == [pytest.approx(delay, rel=0.2) for delay in (2, 4, 8)]
+    assert all(due <= wait <= due + LATE_S for due, wait in zip((1.8, 4.4, 7.2), waits, strict=True))
     assert [message.headers.get("x-retry-count") for message in tries.messages] == [None, 1, 2, 3]
     assert [message.attempt for message in tries.messages] == [1, 2, 3, 4]
     assert {message.message_id for message in tries.messages} == {"m-1"}
@@ -164,7 +167,7 @@ async def test_e2_each_message_has_its_own_jitter_and_none_waits_longer_than_it_
         for n in range(40):
             await broker.publish(SOURCE, {"n": n})
         await eventually(lambda: len(waited) == 40)
-    assert all(1.55 <= wait <= 2.4 + 0.3 for wait in waited.values())
+    assert all(1.6 <= wait <= 2.4 + LATE_S for wait in waited.values())
 
 
 async def test_e2_a_count_that_makes_no_sense_is_none(vhost_url: str, broker: Broker) -> None:
