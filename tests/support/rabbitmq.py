@@ -215,13 +215,14 @@ class RabbitServer:
         await self.ask(f'ok = rabbit_vhost:delete(<<"{name}">>, <<"tests">>)')
 
     async def totals(self, vhost: str) -> dict[str, int]:
-        """How many messages each quorum queue holds at this moment, those that were given out among them."""
+        """How many messages each quorum queue holds now, those given out among them; -1: it has no leader."""
         answer = await self.ask(
-            "[begin {ok, {_, Total}, _} = ra:leader_query(amqqueue:get_pid(Q), fun rabbit_fifo:query_messages_total/1),"
-            " {binary_to_list(element(4, amqqueue:get_name(Q))), Total} end"
+            "[begin {Member, _} = amqqueue:get_pid(Q), {binary_to_list(element(4, amqqueue:get_name(Q))),"
+            " case ra:leader_query({Member, node()}, fun rabbit_fifo:query_messages_total/1) of"
+            " {ok, {_, Total}, _} -> Total; _ -> -1 end} end"
             f' || Q <- rabbit_amqqueue:list(<<"{vhost}">>)]'
         )
-        return {name: int(total) for name, total in re.findall(r'\{"([^"]+)",\s*(\d+)\}', answer)}
+        return {name: int(total) for name, total in re.findall(r'\{"([^"]+)",\s*(-?\d+)\}', answer)}
 
     async def ask(self, expressions: str) -> str:
         """Have the node evaluate Erlang; its answer. Takes hundredths of a second, where rabbitmqctl takes two."""

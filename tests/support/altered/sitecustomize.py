@@ -79,9 +79,49 @@ def shift_the_clock() -> None:
             module.datetime = Shifted  # type: ignore[attr-defined]
 
 
+def acknowledge_before_the_copy() -> None:
+    """Take a message from the broker at once, and publish its copy a little later."""
+    import asyncio
+
+    from redrive.broker.publisher import Outgoing
+    from redrive.sources.delivery import Delivery
+    from redrive.sources.onward import PUBLISH_TIMEOUT_S, Onward
+
+    copying: set[asyncio.Task[None]] = set()
+
+    async def hand_over(self: Onward, delivery: Delivery, copy: Outgoing) -> None:
+        async def publish() -> None:
+            await asyncio.sleep(COMMIT_LATE_S)
+            await self._publisher.publish(copy, PUBLISH_TIMEOUT_S)
+
+        await self.acknowledge(delivery)
+        copying.add(asyncio.create_task(publish()))
+
+    Onward._hand_over = hand_over  # type: ignore[method-assign]
+
+
+def collect_before_the_commit() -> None:
+    """Take dead messages from the broker at once, and store them a little later."""
+    import asyncio
+
+    from redrive.sources import collector
+    from redrive.sources.collector import Collector
+
+    async def store(self: Collector, subscription: collector._Subscription) -> None:
+        while True:
+            batch = await collector._batch(subscription.inbox)
+            await collector._acknowledge(subscription, batch)
+            await asyncio.sleep(COMMIT_LATE_S)
+            await self._kept(subscription, batch)
+
+    Collector._store = store  # type: ignore[method-assign]
+
+
 BUILDS = {
     "no_fence": forget_the_fence,
     "early_answer": answer_before_the_commit,
+    "early_acknowledgement": acknowledge_before_the_copy,
+    "early_collection": collect_before_the_commit,
     "clock_off": shift_the_clock,
 }
 
