@@ -85,14 +85,14 @@ def acknowledge_before_the_copy() -> None:
 
     from redrive.broker.publisher import Outgoing
     from redrive.sources.delivery import Delivery
-    from redrive.sources.onward import PUBLISH_TIMEOUT_S, Onward
+    from redrive.sources.onward import Onward
 
     copying: set[asyncio.Task[None]] = set()
 
     async def hand_over(self: Onward, delivery: Delivery, copy: Outgoing) -> None:
         async def publish() -> None:
             await asyncio.sleep(COMMIT_LATE_S)
-            await self._publisher.publish(copy, PUBLISH_TIMEOUT_S)
+            await self._publisher.publish(copy, None)
 
         await self.acknowledge(delivery)
         copying.add(asyncio.create_task(publish()))
