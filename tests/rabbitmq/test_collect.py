@@ -13,36 +13,18 @@ import aio_pika
 import asyncpg
 import pika
 import pytest
-import pytest_asyncio
 
 from redrive import Message
 from redrive.broker.topology import delay_arguments
 from redrive.core.broker import DeadMessage, DeadMessageBook, QueueState
 from redrive.sources.collector import Collector
 from redrive.store.dead_messages import REFUSALS, DeadMessagesOf
-from support.broker import DEAD, QUICK, SOURCE, Broker, connected, consuming
-from support.engine import ManualClock, Shared
-from support.installation import Installation, installation
-from support.oracle import assert_sound
+from support.broker import DEAD, QUICK, SOURCE, Broker, consuming
+from support.engine import ManualClock
+from support.installation import Installation
 
 NOTE_EVERY_S = 0.1
 QUEUES = ("orders-dlq", DEAD)
-
-
-@pytest_asyncio.fixture(loop_scope="session")
-async def broker(vhost_url: str) -> AsyncIterator[Broker]:
-    async with connected(vhost_url) as opened:
-        yield opened
-
-
-@pytest_asyncio.fixture(loop_scope="session")
-async def redrive(
-    vhost_url: str, empty_url: str, shared_database: Shared, clock: ManualClock
-) -> AsyncIterator[Installation]:
-    stores = shared_database.ways.stores
-    async with installation(empty_url, clock=clock, stores=stores, rabbitmq_url=vhost_url) as opened:
-        yield opened
-        await assert_sound(empty_url, now=clock.now())
 
 
 @asynccontextmanager

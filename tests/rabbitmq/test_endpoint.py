@@ -8,7 +8,6 @@ from uuid import uuid4
 
 import aio_pika
 import pytest
-import pytest_asyncio
 from pydantic import SecretStr
 from standardwebhooks import Webhook
 from structlog.testing import capture_logs
@@ -16,28 +15,11 @@ from structlog.testing import capture_logs
 from redrive.app import open_worker
 from redrive.engine.worker import Worker
 from support.broker import Broker, connected
-from support.engine import ManualClock, Shared
-from support.installation import Installation, installation
-from support.oracle import assert_sound
+from support.engine import ManualClock
+from support.installation import Installation
 from support.page import read
 from support.proxy import tcp_proxy
 from support.rabbitmq import RabbitServer
-
-
-@pytest_asyncio.fixture(loop_scope="session")
-async def broker(vhost_url: str) -> AsyncIterator[Broker]:
-    async with connected(vhost_url) as opened:
-        yield opened
-
-
-@pytest_asyncio.fixture(loop_scope="session")
-async def redrive(
-    vhost_url: str, empty_url: str, shared_database: Shared, clock: ManualClock
-) -> AsyncIterator[Installation]:
-    stores = shared_database.ways.stores
-    async with installation(empty_url, clock=clock, stores=stores, rabbitmq_url=vhost_url) as opened:
-        yield opened
-        await assert_sound(empty_url, now=clock.now())
 
 
 async def exchange(redrive: Installation, name: str = "orders", **fields: object) -> dict[str, Any]:

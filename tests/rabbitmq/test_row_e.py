@@ -4,7 +4,7 @@ import asyncio
 import base64
 import json
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -13,7 +13,6 @@ from typing import Any
 import aio_pika
 import asyncpg
 import pytest
-import pytest_asyncio
 from aio_pika.abc import AbstractIncomingMessage
 from aiormq.abc import AbstractConnection, DeliveredMessage
 from pamqp.commands import Basic
@@ -24,16 +23,10 @@ from redrive.broker.topology import TopologyError
 from redrive.broker.wire import FarTime, Properties
 from redrive.core.presets import PRESETS
 from redrive.sources import consumer as consumers
-from support.broker import DEAD, QUICK, SOURCE, Broker, connected, consumer, consuming
+from support.broker import DEAD, QUICK, SOURCE, Broker, consumer, consuming
 from support.rabbitmq import linked
 
 pytestmark = pytest.mark.filterwarnings("error")
-
-
-@pytest_asyncio.fixture(loop_scope="session")
-async def broker(vhost_url: str) -> AsyncIterator[Broker]:
-    async with connected(vhost_url) as opened:
-        yield opened
 
 
 LATE_S = 1.0  # a retry starts within a second of its time

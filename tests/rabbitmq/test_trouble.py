@@ -1,11 +1,10 @@
 """A broker in trouble: it hangs, takes no more messages for a while, or never takes this one."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from urllib.parse import urlsplit
 
 import pytest
-import pytest_asyncio
 import structlog
 from aiormq.abc import AbstractConnection
 from aiormq.connection import Connection
@@ -17,17 +16,11 @@ from redrive.broker import publisher
 from redrive.broker.topology import exists
 from redrive.sources import onward
 from redrive.sources.staying import stay_connected
-from support.broker import DEAD, SOURCE, Broker, connected, consuming
+from support.broker import DEAD, SOURCE, Broker, consuming
 from support.proxy import tcp_proxy
 from support.rabbitmq import RabbitServer
 
 pytestmark = pytest.mark.filterwarnings("error")
-
-
-@pytest_asyncio.fixture(loop_scope="session")
-async def broker(vhost_url: str) -> AsyncIterator[Broker]:
-    async with connected(vhost_url) as opened:
-        yield opened
 
 
 async def test_after_a_connection_that_hangs_comes_another(vhost_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
