@@ -1,13 +1,14 @@
 """RabbitMQ, its consumers, the collector and PostgreSQL killed in turn under load: each message has one end.
 
-`BROKER_MESSAGES=10000 make test ARGS="-s tests/faults/test_broker_faults.py"` takes more of them and kills more often.
+`BROKER_MESSAGES=10000 .venv/bin/pytest -s tests/faults/test_broker_faults.py` takes more of them, kills more often, and
+says what it saw.
 """
 
 import os
 import random
 import signal
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,10 +19,20 @@ import asyncpg
 import pytest
 
 from redrive.store.embedded import running_url
-from support.broker_load import Order, Producers, Span, Tries, orders, producing
-from support.obedient import QUEUE
+from support.broker_load import (
+    DEAD_QUEUE,
+    Order,
+    Producers,
+    Span,
+    Tries,
+    consumer,
+    lost,
+    orders,
+    producing,
+    settled,
+)
 from support.oracle import assert_check_passes, assert_sound
-from support.processes import Program, Served, altered, program, serve, until
+from support.processes import Program, Served, altered, serve, until
 from support.rabbitmq import RabbitServer
 
 pytestmark = pytest.mark.faults
@@ -30,9 +41,6 @@ MESSAGES = int(os.environ.get("BROKER_MESSAGES", "1500"))
 MESSAGES_OF_A_ROUND = 1_500
 FEW = 300
 SEED = 7
-DEAD_QUEUE = f"{QUEUE}-dlq"
-END_WITHIN_S = 60.0
-TESTS = Path(__file__).parents[1]
 
 _LETTERS = """
 SELECT b.message_id, d.reason, d.category, d.state, e.body
@@ -48,15 +56,6 @@ class Letter(NamedTuple):
     category: str
     state: str
     body: bytes
-
-
-@asynccontextmanager
-async def consumer(urls: Sequence[str], tries: Path, build: Mapping[str, str]) -> AsyncIterator[Program]:
-    """`redrive consume`, at work."""
-    env = {"REDRIVE_RABBITMQ_URL": ",".join(urls), "TRIES": str(tries), **build}
-    async with program("consume", "--app", "support.obedient:app", env=env, cwd=TESTS) as running:
-        await running.said("consumer_started", within_s=60)
-        yield running
 
 
 @dataclass(slots=True)
@@ -117,17 +116,6 @@ class Stage:
             await connection.close()
 
 
-async def settled(rabbitmq: RabbitServer, vhost: str, *, but: str | None = None) -> None:
-    """Wait until no queue, but one, has a message any more: what has not ended by then never will."""
-    left: dict[str, int] = {}
-    empty, deadline = 0, time.monotonic() + END_WITHIN_S
-    while empty < 2:  # a message may be missed that goes from one queue to another, but not twice
-        assert time.monotonic() < deadline, f"not within {END_WITHIN_S} s: {left}"
-        left = await rabbitmq.totals(vhost)
-        assert left.keys() >= {QUEUE, DEAD_QUEUE}
-        empty = 0 if any(total for queue, total in left.items() if queue != but) else empty + 1
-
-
 @asynccontextmanager
 async def stage(
     rabbitmq: RabbitServer, folder: Path, tries: Path, build: Mapping[str, str] = MappingProxyType({})
@@ -153,11 +141,6 @@ async def run_with_kills(
     await settled(on.rabbitmq, on.vhost)
     ids = {order.id for order in made}
     return producers, [letter for letter in await on.letters() if letter.message_id in ids]
-
-
-def lost(made: Sequence[Order], tries: Tries, died: Iterable[str]) -> list[str]:
-    ended = tries.succeeded() | set(died)
-    return [order.id for order in made if order.id not in ended]
 
 
 async def test_each_message_has_one_end_whoever_is_killed(

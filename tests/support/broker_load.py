@@ -1,30 +1,37 @@
 """Messages for a broker that dies now and then, and what became of each.
 
 `Producers` publish until it is confirmed, whatever happens meanwhile, and remember it. `Tries` reads what the consumers
-(support.obedient) wrote down.
+(support.obedient) wrote down; `lost` says what has neither succeeded nor died when the broker is empty (`settled`).
 """
 
 import asyncio
 import contextlib
 import json
 import random
+import time
 from collections import Counter
-from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-import aio_pika
+import aiormq
+from aiormq.abc import AbstractChannel
+from pamqp.commands import Basic
 
 from support.obedient import DELAYS_S, QUEUE
-from support.processes import until
+from support.processes import Program, program, until
+from support.rabbitmq import RabbitServer
 
 CALLERS = 4
 CONFIRM_WITHIN_S = 10.0
 PAUSE_S = 0.01
 PAUSE_AFTER_TROUBLE_S = 0.05
 ALWAYS = 1_000_000
+END_WITHIN_S = 60.0
+DEAD_QUEUE = f"{QUEUE}-dlq"
+TESTS = Path(__file__).parents[1]
 
 Span = tuple[float, float]
 
@@ -94,7 +101,9 @@ class Producers:
         waiting: Order | None = next(left, None)
         while waiting is not None:
             try:
-                async with await aio_pika.connect(random.choice(self._urls), timeout=CONFIRM_WITHIN_S) as connection:
+                async with asyncio.timeout(CONFIRM_WITHIN_S):
+                    connection = await aiormq.connect(random.choice(self._urls))
+                async with connection:
                     channel = await connection.channel()
                     await self._allowance()
                     while waiting is not None:
@@ -112,17 +121,14 @@ class Producers:
         while len(self.confirmed) >= self._allowed:
             await asyncio.sleep(PAUSE_S)
 
-    async def _publish(self, channel: aio_pika.abc.AbstractChannel, order: Order) -> None:
-        message = aio_pika.Message(
-            order.body,
-            message_id=order.id,
-            content_type="application/json",
-            delivery_mode=aio_pika.DeliveryMode.PERSISTENT,
-        )
+    async def _publish(self, channel: AbstractChannel, order: Order) -> None:
         if order.id in self.confirmed:
             return
+        properties = Basic.Properties(message_id=order.id, content_type="application/json", delivery_mode=2)
         try:
-            await channel.default_exchange.publish(message, QUEUE, mandatory=True, timeout=CONFIRM_WITHIN_S)
+            await channel.basic_publish(
+                order.body, routing_key=QUEUE, properties=properties, mandatory=True, timeout=CONFIRM_WITHIN_S
+            )
         except BaseException:
             self.doubtful.add(order.id)
             raise
@@ -198,3 +204,28 @@ def _is_explained(tries: Sequence[Try], kills: Sequence[Span]) -> bool:
             return any(since <= ended and began <= one.at for began, ended in kills)
         seen[one.attempt] = one.at
     return True
+
+
+@asynccontextmanager
+async def consumer(urls: Sequence[str], tries: Path, build: Mapping[str, str]) -> AsyncIterator[Program]:
+    """`redrive consume`, at work."""
+    env = {"REDRIVE_RABBITMQ_URL": ",".join(urls), "TRIES": str(tries), **build}
+    async with program("consume", "--app", "support.obedient:app", env=env, cwd=TESTS) as running:
+        await running.said("consumer_started", within_s=60)
+        yield running
+
+
+async def settled(rabbitmq: RabbitServer, vhost: str, *, but: str | None = None) -> None:
+    """Wait until no queue, but one, has a message any more: what has not ended by then never will."""
+    left: dict[str, int] = {}
+    empty, deadline = 0, time.monotonic() + END_WITHIN_S
+    while empty < 2:  # a message may be missed that goes from one queue to another, but not twice
+        assert time.monotonic() < deadline, f"not within {END_WITHIN_S} s: {left}"
+        left = await rabbitmq.totals(vhost)
+        assert left.keys() >= {QUEUE, DEAD_QUEUE}
+        empty = 0 if any(total for queue, total in left.items() if queue != but) else empty + 1
+
+
+def lost(made: Sequence[Order], tries: Tries, died: Iterable[str]) -> list[str]:
+    ended = tries.succeeded() | set(died)
+    return [order.id for order in made if order.id not in ended]

@@ -48,6 +48,8 @@ raft.wal_max_size_bytes = 16777216
 log.console = false
 log.file.level = warning
 """
+# What a delay queue has handed on is handed on again when nobody confirmed it for so long; else three minutes.
+ADVANCED = "[{rabbit, [{dead_letter_worker_publisher_confirm_timeout, 2000}]}]."
 CLUSTER = """
 cluster_formation.peer_discovery_backend = classic_config
 cluster_formation.randomized_startup_delay_range.min = 0
@@ -110,6 +112,7 @@ class RabbitServer:
         _write_lean_home(folder)
         (folder / "plugins").write_text("[].")
         (folder / "rabbitmq.conf").write_text(CONFIGURATION.format(port=self.port.number))
+        (folder / "advanced.config").write_text(ADVANCED)
 
     @classmethod
     async def start(cls, folder: Path) -> "RabbitServer":
@@ -153,7 +156,7 @@ class RabbitServer:
             "RABBITMQ_SCRIPTS_DIR": str(self.folder / "home" / "sbin"),
             "RABBITMQ_CONF_ENV_FILE": "/dev/null",
             "RABBITMQ_CONFIG_FILE": str(self.folder / "rabbitmq.conf"),
-            "RABBITMQ_ADVANCED_CONFIG_FILE": str(self.folder / "none.config"),
+            "RABBITMQ_ADVANCED_CONFIG_FILE": str(self.folder / "advanced.config"),
             "RABBITMQ_ENABLED_PLUGINS_FILE": str(self.folder / "plugins"),
             "RABBITMQ_MNESIA_BASE": str(self.folder / "data"),
             "RABBITMQ_LOG_BASE": str(self.folder / "log"),

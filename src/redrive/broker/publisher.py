@@ -31,6 +31,7 @@ MAX_CHANNELS = 64
 MAX_NUMBER = 2_047  # of channels; the broker's own limit, unless it says less
 FRAME_BYTES = 32  # around the properties
 REFUSED_WITHIN_S = 5.0  # what is not confirmed by then was not refused: a queue takes its time
+RETIRE_AFTER_S = 1.0  # a queue that is full refuses too, and often
 RECONNECT_EVERY_S = 1.0  # a broker that is down is not asked by every message
 
 
@@ -92,6 +93,8 @@ class _Lane:
     ids: dict[str, asyncio.Future[None]] = field(default_factory=dict)
     first: asyncio.Lock = field(default_factory=asyncio.Lock)
     proven: asyncio.Event = field(default_factory=asyncio.Event)
+    opened_at: float = field(default_factory=lambda: asyncio.get_running_loop().time())
+    is_spent: bool = False  # closed when nothing is under way in it
 
 
 class Publisher:
@@ -171,6 +174,7 @@ class Publisher:
                 f"{message.routing_key!r}."
             ) from None
         except DeliveryError:
+            self._retire(message.exchange, lane)
             raise Unconfirmed(
                 f"RabbitMQ did not take a message for {_exchange(message.exchange)} with the routing key "
                 f"{message.routing_key!r}: a queue is full, or has no leader."
@@ -191,6 +195,17 @@ class Publisher:
         finally:
             del lane.ids[message_id]
             over.set_result(None)
+            if lane.is_spent and not lane.ids:
+                await close(lane.channel)
+
+    def _retire(self, exchange: str, lane: _Lane) -> None:
+        """A channel asks the node that led a queue when it first published there, and as long as that node is gone some
+        versions of RabbitMQ refuse whatever comes by this channel. Another one learns which node leads it now.
+        """
+        age_s = asyncio.get_running_loop().time() - lane.opened_at
+        if self._lanes.get(exchange) is lane and age_s > RETIRE_AFTER_S:
+            del self._lanes[exchange]
+            lane.is_spent = True
 
     def _lost(self, why: str) -> BrokerDown:
         return BrokerDown(f"The connection to RabbitMQ was lost: {why}.", possible_duplicate=True)
