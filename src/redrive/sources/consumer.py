@@ -33,7 +33,7 @@ from redrive.sources.messages import Message
 from redrive.sources.onward import Onward
 from redrive.sources.staying import end, first_of, stay_connected, unless, watch
 
-MAX_LOSSES = 10  # a message that takes its consumer with it, again and again, is given up
+MAX_LOSSES = 15  # a message that takes its consumer with it, again and again, is given up; RabbitMQ 4 does so after 20
 MAX_THREADS = 64
 DRAIN_S = 7.0  # and two connections are closed behind it, within ten seconds
 
