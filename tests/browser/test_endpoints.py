@@ -57,6 +57,7 @@ async def test_an_exchange_of_rabbitmq_is_made_and_changed(installation: Install
     await page.get_by_role("button", name="I have kept it").click()
     await expect(page.get_by_text("orders → each event's type")).to_be_visible()
     await expect(page.get_by_text("No worker knows RabbitMQ")).to_be_visible()
+    await page.reload()  # without the toast, which comes and goes
     await assert_accessible(page)
     await page.get_by_role("link", name="Edit").click()
     await page.get_by_label("Exchange").fill("")
