@@ -219,7 +219,8 @@ async def test_siblings_settled_at_once_in_opposite_order_end_their_events_right
 async def test_a_batch_broken_off_by_a_deadlock_is_settled_all_the_same(engine: Engine) -> None:
     """Somebody locks two tasks in the other order. The server refuses who waited first: the batch, half written.
 
-    It looks once, a second after somebody began to wait: so the other must not be late, and waits within the server.
+    It looks once, a second after somebody began to wait: so the other begins clearly later, but not too late, and waits
+    within the server.
     """
     await engine.endpoint()
     await engine.accept_many(3)
@@ -229,6 +230,7 @@ async def test_a_batch_broken_off_by_a_deadlock_is_settled_all_the_same(engine: 
     batch = [settlement(job, dies if job.id in (first, second) else Succeed()) for job in jobs]
     lock_when_somebody_waits = f"""DO $$ BEGIN
       WHILE NOT EXISTS (SELECT FROM pg_locks WHERE NOT granted) LOOP PERFORM pg_sleep(0.01); END LOOP;
+      PERFORM pg_sleep(0.4);
       PERFORM FROM redrive.task WHERE id = '{first}' FOR UPDATE;
     END $$"""
     async with engine.sql.acquire() as other:
