@@ -7,6 +7,7 @@ packages=()
 command -v nginx >/dev/null || [ -x /usr/sbin/nginx ] || packages+=(nginx-light)
 command -v pgbouncer >/dev/null || [ -x /usr/sbin/pgbouncer ] || packages+=(pgbouncer)
 command -v rabbitmq-server >/dev/null || [ -x /usr/sbin/rabbitmq-server ] || packages+=(rabbitmq-server)
+command -v prometheus >/dev/null || packages+=(prometheus)
 # Without a font a page has no text to measure, and chromium does not bring one.
 # Debian's chromium in its headless shape: the same engine, a third faster. One that is there is used where it cannot be had.
 [ -n "${REDRIVE_TEST_CHROMIUM:-}" ] || command -v chromium-headless-shell >/dev/null ||
