@@ -42,6 +42,7 @@ from redrive.engine.janitor import Janitor
 from redrive.engine.operations import run_operations
 from redrive.engine.statistics import keep_statistics
 from redrive.engine.worker import Worker
+from redrive.observe.process_metrics import WorkerNotes
 from redrive.settings import Settings, SettingsError
 from redrive.store import keys, orgs, sessions
 from redrive.store.archive import Archive
@@ -66,6 +67,7 @@ from redrive.store.tasks import Tasks
 from redrive.store.workers import Workers
 from redrive.store.workflows import Versions
 from redrive.version import __version__
+from redrive.worker_metrics import serving_worker_metrics
 
 if TYPE_CHECKING:
     from redrive.broker.publisher import Publisher
@@ -204,6 +206,7 @@ async def open_worker(
             states=BreakerStates(engine, clock or DatabaseClock()),
             rules=settings.breaker_rules(),
             on_settled=on_settled,
+            meter=WorkerNotes(),
         )
     finally:
         for destination in destinations:
@@ -275,6 +278,7 @@ async def run_worker(
         async with (
             open_worker(settings, engine, handlers=handlers, on_settled=health.note_settled) as worker,
             listening(settings, url, worker),
+            serving_worker_metrics(settings, engine, worker),
         ):
             heartbeat = Heartbeat(Workers(engine, DatabaseClock()), _card(settings, worker))
             beside = [

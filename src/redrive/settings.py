@@ -213,6 +213,19 @@ class Settings(BaseSettings):
         "Networks that deliveries may reach although they are private, separated by commas.",
         'networks in CIDR form without host bits, like "127.0.0.0/8,10.1.0.0/16", or "none"',
     )
+    metrics_host: str = _setting(
+        "127.0.0.1",
+        "Address that workers and consumers serve their metrics on, to whoever reaches it.",
+        "an address or host name",
+        min_length=1,
+    )
+    metrics_port: int | None = _setting(
+        None,
+        "Port that workers and consumers serve /metrics, /healthz and /readyz on; 0 takes a free one, none when unset.",
+        "a whole number from 0 to 65535",
+        ge=0,
+        le=65535,
+    )
     trust_proxy: bool = _setting(
         False,
         "Whether X-Forwarded-For and X-Forwarded-Proto are believed: only behind a proxy that sets them.",

@@ -29,6 +29,7 @@ from redrive.api.methods import PathMethods
 from redrive.api.operation_desk import OperationDesk
 from redrive.api.problems import PROBLEM_TYPE, FieldError, Problem, bad_query, invalid
 from redrive.api.queries import each_once
+from redrive.api.route_classes import RouteClasses
 from redrive.api.routes import (
     audit,
     broker,
@@ -60,6 +61,7 @@ from redrive.api.routes import (
 )
 from redrive.api.status_desk import StatusDesk
 from redrive.api.status_window import StatusWindow
+from redrive.observe.process_metrics import note_request
 
 __all__ = ["ASGIApp", "ApiContext", "Pages", "create_app"]
 
@@ -147,6 +149,7 @@ class Api:
         self._guard = guard
         self._status_window = StatusWindow(authenticator, routes.state.status_desk)
         self._methods: PathMethods = routes.state.methods
+        self._classes: RouteClasses = routes.state.route_classes
         self._committer = committer
         self._authenticator = authenticator
 
@@ -186,7 +189,7 @@ class Api:
             scope = {**scope, "path": meant.path, "raw_path": meant.path.encode(), "query_string": meant.query}
             scope["state"] = {**scope.get("state", {}), "camel_case": meant.camel_case}
         is_hot = scope["method"] == "POST" and scope["path"] in (EVENTS_PATH, BATCH_PATH)
-        outgoing = _Started(send)
+        outgoing = _Started(send, self._classes.of(scope["path"]))
         try:
             if scope["path"].startswith(HOOKS_PATH):
                 await self._hook_door(scope, headers, receive, outgoing, correlation_id)
@@ -201,26 +204,29 @@ class Api:
         except Disconnected:
             return
         except BodyRefused as problem:
-            await send_problem_and_close(receive, send, problem, correlation_id)
+            await send_problem_and_close(receive, outgoing, problem, correlation_id)
         except Problem as problem:
-            await send_problem(send, problem, correlation_id)
+            await send_problem(outgoing, problem, correlation_id)
         except Exception as error:  # noqa: BLE001 (the last line: it becomes an answer and a line in the log)
             unexpected = problem_of(error, correlation_id)
             if not outgoing.started:
-                await send_problem(send, unexpected, correlation_id)
+                await send_problem(outgoing, unexpected, correlation_id)
 
 
 class _Started:
-    """Remembers whether an answer has begun: then no other can follow."""
+    """Remembers whether an answer has begun: then no other can follow. And counts it."""
 
-    __slots__ = ("_send", "started")
+    __slots__ = ("_route", "_send", "started")
 
-    def __init__(self, send: Send) -> None:
+    def __init__(self, send: Send, route: str) -> None:
         self._send = send
+        self._route = route
         self.started = False
 
     async def __call__(self, message: Any) -> None:
-        self.started = True
+        if not self.started:
+            self.started = True
+            note_request(self._route, message["status"])
         await self._send(message)
 
 
@@ -257,6 +263,8 @@ def _routes(
     app.state.pages = pages
     openapi.describe(app)
     app.state.methods = PathMethods(openapi.methods_of(app))
+    page_paths = [path for route in (pages.routes if pages else ()) if (path := getattr(route, "path", None))]
+    app.state.route_classes = RouteClasses(openapi.methods_of(app), page_paths)
     return app
 
 

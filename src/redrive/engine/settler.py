@@ -5,12 +5,14 @@ waits for it, its slots stay taken, and so the worker stops claiming.
 """
 
 import asyncio
+import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from uuid import UUID
 
 import structlog
 
+from redrive.core.meter import WorkerMeter
 from redrive.core.ports import Settled, Settlement, TaskStore
 
 MAX_BATCH = 500
@@ -29,10 +31,17 @@ def brief(error: BaseException) -> str:
 
 
 class Settler:
-    def __init__(self, store: TaskStore, worker_id: UUID, on_settled: Callable[[list[Settled]], None]) -> None:
+    def __init__(
+        self,
+        store: TaskStore,
+        worker_id: UUID,
+        on_settled: Callable[[list[Settled]], None],
+        meter: WorkerMeter | None = None,
+    ) -> None:
         self._store = store
         self._worker_id = worker_id
         self._on_settled = on_settled
+        self._meter = meter
         self._waiting: deque[Settlement] = deque()
         self._filled = asyncio.Event()
         self._writers: list[asyncio.Task[None]] = []
@@ -60,7 +69,11 @@ class Settler:
             batch = self._take()
             if not batch:
                 continue
-            self._on_settled(await self._settle(batch))
+            began = time.monotonic()
+            settled = await self._settle(batch)
+            if self._meter is not None:
+                self._meter.settled(settled, time.monotonic() - began)
+            self._on_settled(settled)
 
     def _take(self) -> list[Settlement]:
         waiting = self._waiting

@@ -11,6 +11,8 @@ from collections.abc import Callable
 import asyncpg
 import structlog
 
+from redrive.observe.process_metrics import LISTENING
+
 CHANNEL = "redrive_due"
 RECONNECT_FIRST_S = 0.2
 RECONNECT_MOST_S = 5.0
@@ -22,9 +24,11 @@ log = structlog.get_logger("redrive.listen")
 async def listen(url: str, wake: Callable[[str], None]) -> None:
     """Call `wake` with what every notification says, until cancelled."""
     pause_s = RECONNECT_FIRST_S
+    link = _Link()
+    LISTENING.ask(link.is_up)
     while True:
         try:
-            await _listen_once(url, wake)
+            await _listen_once(url, wake, link)
         except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError) as error:
             log.warning("listen_lost", error=f"{type(error).__name__}: {error}", again_in_s=pause_s)
             await asyncio.sleep(pause_s)
@@ -33,13 +37,24 @@ async def listen(url: str, wake: Callable[[str], None]) -> None:
             pause_s = RECONNECT_FIRST_S
 
 
-async def _listen_once(url: str, wake: Callable[[str], None]) -> None:
+class _Link:
+    """Whether wake-ups come in, as metrics tell it."""
+
+    def __init__(self) -> None:
+        self.up = False
+
+    def is_up(self) -> float:
+        return float(self.up)
+
+
+async def _listen_once(url: str, wake: Callable[[str], None], link: _Link) -> None:
     """Listen until the connection ends."""
     connection = await asyncpg.connect(url, timeout=10, server_settings={"application_name": "redrive-listen"})
     ended = asyncio.Event()
     connection.add_termination_listener(lambda _connection: ended.set())
     try:
         await connection.add_listener(CHANNEL, lambda *given: wake(str(given[-1])))
+        link.up = True
         wake("")  # what was missed while nobody listened
         while not ended.is_set():
             try:
@@ -49,4 +64,5 @@ async def _listen_once(url: str, wake: Callable[[str], None]) -> None:
                 await connection.execute("SELECT", timeout=5)
         log.warning("listen_ended")
     finally:
+        link.up = False
         connection.terminate()
