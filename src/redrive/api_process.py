@@ -23,6 +23,7 @@ from redrive.core.relay import MAX_HUB_MESSAGE_BYTES
 from redrive.destinations.relay import RelayDestination
 from redrive.engine.health import HealthBook
 from redrive.engine.operations import run_operations
+from redrive.engine.roller import run_roller
 from redrive.engine.worker import Worker
 from redrive.settings import Settings
 from redrive.store.clock import Clock, DatabaseClock
@@ -32,6 +33,7 @@ from redrive.store.endpoint_states import BreakerStates
 from redrive.store.endpoints import EndpointTermsBook
 from redrive.store.operation_steps import OperationSteps
 from redrive.store.orgs import new_id
+from redrive.store.rollups import BATCH_ROWS, Roller
 from redrive.store.tasks import Tasks
 from redrive.version import __version__
 from redrive.web.site import Site
@@ -71,7 +73,10 @@ async def run_api(settings: Settings, url: str, stop: asyncio.Event, *, listener
         rest_collector()
         serving = asyncio.create_task(server.serve(sockets=[listener]))
         stopped = asyncio.create_task(stop.wait())
-        moving = asyncio.create_task(run_operations(OperationSteps(stores.engine, context.clock)))
+        beside = [
+            asyncio.create_task(run_operations(OperationSteps(stores.engine, context.clock))),
+            asyncio.create_task(run_roller(Roller(stores.engine, context.clock).roll, batch=BATCH_ROWS)),
+        ]
         try:
             async with (
                 open_relay_worker(settings, relay_db, relay, context.clock) as worker,
@@ -91,8 +96,9 @@ async def run_api(settings: Settings, url: str, stop: asyncio.Event, *, listener
                     stop.set()
                     await relaying
         finally:
-            moving.cancel()
-            await asyncio.gather(moving, return_exceptions=True)
+            for task in beside:
+                task.cancel()
+            await asyncio.gather(*beside, return_exceptions=True)
 
 
 @contextlib.asynccontextmanager

@@ -40,6 +40,7 @@ from redrive.engine.heartbeat import Heartbeat
 from redrive.engine.herald import Herald
 from redrive.engine.janitor import Janitor
 from redrive.engine.operations import run_operations
+from redrive.engine.roller import run_roller
 from redrive.engine.statistics import keep_statistics
 from redrive.engine.worker import Worker
 from redrive.observe.process_metrics import WorkerNotes
@@ -60,6 +61,7 @@ from redrive.store.notices import Notices
 from redrive.store.operation_steps import OperationSteps
 from redrive.store.orgs import DEFAULT_ORG, new_id
 from redrive.store.retention import Retention
+from redrive.store.rollups import BATCH_ROWS, Roller
 from redrive.store.seal import Sealer
 from redrive.store.statistics import analyse_new
 from redrive.store.step_book import StoredSteps
@@ -288,6 +290,7 @@ async def run_worker(
                 asyncio.create_task(run_operations(OperationSteps(engine, DatabaseClock()))),
                 asyncio.create_task(Herald(Notices(engine, DatabaseClock())).run()),
                 asyncio.create_task(keep_statistics(partial(analyse_new, engine))),
+                asyncio.create_task(run_roller(Roller(engine, DatabaseClock()).roll, batch=BATCH_ROWS)),
             ]
             collecting: list[asyncio.Task[None]] = []
             if settings.broker_urls and settings.rabbitmq_collect:
