@@ -25,6 +25,7 @@ from redrive.engine.health import HealthBook
 from redrive.engine.operations import run_operations
 from redrive.engine.roller import run_roller
 from redrive.engine.worker import Worker
+from redrive.observe.process_metrics import WorkerNotes
 from redrive.settings import Settings
 from redrive.store.clock import Clock, DatabaseClock
 from redrive.store.db import Database
@@ -37,6 +38,7 @@ from redrive.store.rollups import BATCH_ROWS, Roller
 from redrive.store.tasks import Tasks
 from redrive.version import __version__
 from redrive.web.site import Site
+from redrive.worker_metrics import show_worker
 
 STOP_S = 5
 RELAY_DRAIN_S = 1.5  # for webhooks under way to be acknowledged before their hubs are sent away
@@ -69,11 +71,13 @@ async def run_api(settings: Settings, url: str, stop: asyncio.Event, *, listener
             broker_org=settings.rabbitmq_org if settings.broker_urls else None,
         )
         api = create_app(context, Site(context))
+        api.show_numbers(lambda: relay.connected)
         server = _Server(server_config(api))
         rest_collector()
         serving = asyncio.create_task(server.serve(sockets=[listener]))
         stopped = asyncio.create_task(stop.wait())
         beside = [
+            asyncio.create_task(api.metrics.teller.run()),
             asyncio.create_task(run_operations(OperationSteps(stores.engine, context.clock))),
             asyncio.create_task(run_roller(Roller(stores.engine, context.clock).roll, batch=BATCH_ROWS)),
         ]
@@ -82,6 +86,7 @@ async def run_api(settings: Settings, url: str, stop: asyncio.Event, *, listener
                 open_relay_worker(settings, relay_db, relay, context.clock) as worker,
                 listening(settings, url, worker),
             ):
+                show_worker(worker)
                 relaying = asyncio.create_task(worker.run(stop))
                 try:
                     await asyncio.wait({serving, relaying, stopped}, return_when=asyncio.FIRST_COMPLETED)
@@ -92,6 +97,7 @@ async def run_api(settings: Settings, url: str, stop: asyncio.Event, *, listener
                     server.should_exit = True
                     api.close_streams()
                     await serving
+                    await api.metrics.teller.let_go()
                 finally:
                     stop.set()
                     await relaying
@@ -148,6 +154,7 @@ def relay_worker(
         states=BreakerStates(engine, clock),
         rules=settings.breaker_rules(),
         on_settled=on_settled,
+        meter=WorkerNotes(),
     )
     relay.on_joined = worker.wake
     return worker

@@ -14,7 +14,7 @@ from redrive.core.policy import Policy
 from redrive.core.presets import PresetOverrides, presets
 from redrive.observe.exposition import ProcessNumbers, write
 from redrive.observe.metrics_server import serving_metrics
-from redrive.observe.process_metrics import BUILD, ConsumerNotes
+from redrive.observe.process_metrics import BUILD, OF_CONSUMERS, ConsumerNotes
 from redrive.settings import Settings
 from redrive.sources.consumer import Consumer
 from redrive.store.db import Database
@@ -32,7 +32,7 @@ async def run_consumers(
 ) -> None:
     """Consume until `stop`, or until one of them cannot: then all end."""
     consumers = [_consumer(settings, spec, policies) for spec in specs]
-    own = ProcessNumbers("consume")
+    own = ProcessNumbers("consume", OF_CONSUMERS)
     BUILD.ask(lambda: 1, (__version__,))
 
     async def why_not_ready() -> str | None:

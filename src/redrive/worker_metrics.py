@@ -27,7 +27,7 @@ async def serving_worker_metrics(settings: Settings, engine: Database, worker: W
         return await why_not_writable(engine)
 
     show_worker(worker)
-    own = ProcessNumbers(os.environ.get(NAME_VARIABLE) or "worker")
+    own = ProcessNumbers(os.environ.get(NAME_VARIABLE) or "worker", numbers.OF_WORKERS)
     async with serving_metrics(
         lambda accept: write([own], accept), why_not_ready, host=settings.metrics_host, port=settings.metrics_port
     ):

@@ -111,10 +111,10 @@ def _settled(kind: str, failed: bool, attempts: int, took_s: float, held: bool, 
 def test_notes_of_batches_add_up_to_every_try(batches: list[list[tuple[str, bool, int, float, bool, bool]]]) -> None:
     every = [one for batch in batches for one in batch]
     tried = [one for one in every if one[5]]
-    before = samples(shown(*numbers.TALLIES))
+    before = samples(shown(*numbers.OF_WORKERS))
     for batch in batches:
         numbers.WorkerNotes().settled([_settled(*one) for one in batch], 0.5)
-    after = samples(shown(*numbers.TALLIES))
+    after = samples(shown(*numbers.OF_WORKERS))
     grown = {name: value - before.get(name, 0) for name, value in after.items()}
 
     def grew(name: str, **labels: str) -> float:

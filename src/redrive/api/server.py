@@ -26,6 +26,7 @@ from redrive.api.guard import Guard
 from redrive.api.hook_door import HookDoor
 from redrive.api.hub_door import HubDoor, is_hub_path
 from redrive.api.methods import PathMethods
+from redrive.api.metrics_desk import MetricsDesk
 from redrive.api.operation_desk import OperationDesk
 from redrive.api.problems import PROBLEM_TYPE, FieldError, Problem, bad_query, invalid
 from redrive.api.queries import each_once
@@ -61,7 +62,7 @@ from redrive.api.routes import (
 )
 from redrive.api.status_desk import StatusDesk
 from redrive.api.status_window import StatusWindow
-from redrive.observe.process_metrics import note_request
+from redrive.observe.process_metrics import HUBS, INGEST_WAITING, STREAMS, note_request
 
 __all__ = ["ASGIApp", "ApiContext", "Pages", "create_app"]
 
@@ -105,6 +106,10 @@ class Pages(Protocol):
     def routes(self) -> Sequence[BaseRoute]:
         """None of them stands in the API's description."""
 
+    @property
+    def streams(self) -> int:
+        """Of live numbers, open now."""
+
     async def stray(self, request: Request) -> Response | None:
         """None: whoever asks is no browser, or asks for something of the API's."""
 
@@ -143,6 +148,7 @@ class Api:
         self.front_door = front_door
         self.desk = desk
         self.routes = routes
+        self.metrics: MetricsDesk = routes.state.metrics
         self._pages = pages
         self._hook_door = hook_door
         self._hub_door = hub_door
@@ -169,6 +175,15 @@ class Api:
         self._hub_door.close()
         if self._pages is not None:
             self._pages.close()
+
+    def show_numbers(self, hubs: Callable[[], float]) -> None:
+        """What metrics tell of this process from now on. `hubs`: how many are connected."""
+        HUBS.ask(hubs)
+        INGEST_WAITING.ask(lambda: self._committer.held_events)
+        STREAMS.ask(lambda: self.desk.streams, ("operations",))
+        if self._pages is not None:
+            pages = self._pages
+            STREAMS.ask(lambda: pages.streams, ("pages",))
 
     async def _live(self, receive: Receive, send: Send) -> None:
         while True:
@@ -260,6 +275,7 @@ def _routes(
     app.state.committer = committer
     app.state.status_desk = StatusDesk(context)
     app.state.operations = desk
+    app.state.metrics = MetricsDesk(context)
     app.state.pages = pages
     openapi.describe(app)
     app.state.methods = PathMethods(openapi.methods_of(app))

@@ -13,7 +13,6 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from redrive.observe.process_metrics import TALLIES
 from redrive.observe.tallies import Counter, Gauge, Histogram, Tally
 
 PROCESS = "process"
@@ -23,7 +22,7 @@ _EOF = "# EOF\n"
 class ProcessNumbers(Collector):
     """The tallies, and what the kernel and Python's collector of garbage know of this process."""
 
-    def __init__(self, process: str, tallies: Iterable[Tally] = TALLIES) -> None:
+    def __init__(self, process: str, tallies: Iterable[Tally]) -> None:
         self.process = process
         self._tallies = tuple(tallies)
         aside = CollectorRegistry()  # both register themselves somewhere

@@ -5,7 +5,7 @@ add to theirs directly. observe.exposition shows them all with the label `proces
 """
 
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from redrive.core.decide import Reason
 from redrive.core.outcome import Success
@@ -62,8 +62,6 @@ STATUS_QUERIES = Counter("event_status_queries", "Questions after the status of 
 HUBS = Gauge("redrive_hubs_connected", "Hubs of relays that are connected to this process.")
 STREAMS = Gauge("redrive_streams", "Streams of server-sent events that are open, by what they are of.", ("of",))
 SCRAPE_FAILURES = Counter("redrive_scrape_failures", "Workers of this server that did not answer a scrape in time.")
-TELLS = Gauge("redrive_tells_installation", "1: this server tells the numbers of the installation; 0: another does.")
-DATABASE_UP = Gauge("redrive_database_up", "1: the database answered this scrape; 0: it did not.")
 
 # -- consumers of a broker ---------------------------------------------------------------------------------------------
 
@@ -88,7 +86,8 @@ LISTENING = Gauge("redrive_listen_connected", "1: wake-ups come in; 0: the conne
 LOG_LINES = Counter("redrive_log_lines", "Lines written to the log.", ("level",), [(level,) for level in LEVELS])
 BUILD = Gauge("redrive_build_info", "Always 1; the version is in the label.", ("version",))
 
-TALLIES: tuple[Tally, ...] = (
+_OF_ALL: tuple[Tally, ...] = (DATABASE_WAITS, DATABASE_WAIT_SECONDS, LISTENING, LOG_LINES, BUILD)
+OF_WORKERS: tuple[Tally, ...] = (
     ATTEMPTS,
     RETRIES,
     ATTEMPT_SECONDS,
@@ -103,6 +102,10 @@ TALLIES: tuple[Tally, ...] = (
     IN_FLIGHT,
     LEASES_HELD,
     CONCURRENCY,
+    *_OF_ALL,
+)
+# Relays are delivered where their hubs are connected: there is a worker in the API's process.
+OF_SERVERS: tuple[Tally, ...] = (
     REQUESTS,
     REFUSED,
     COMMIT_SECONDS,
@@ -112,20 +115,20 @@ TALLIES: tuple[Tally, ...] = (
     HUBS,
     STREAMS,
     SCRAPE_FAILURES,
-    TELLS,
-    DATABASE_UP,
-    CONSUMED,
-    CONSUMER_RETRIED,
-    CONSUMER_DEAD,
-    CONSUMER_SECONDS,
-    DATABASE_WAITS,
-    DATABASE_WAIT_SECONDS,
-    LISTENING,
-    LOG_LINES,
-    BUILD,
+    *OF_WORKERS,
 )
+OF_CONSUMERS: tuple[Tally, ...] = (CONSUMED, CONSUMER_RETRIED, CONSUMER_DEAD, CONSUMER_SECONDS, *_OF_ALL)
 _KINDS = frozenset(KINDS)
 _REASONS = {reason.value: reason.value for reason in Reason}
+
+
+def server_gauges(is_up: Callable[[], float], tells: Callable[[], float]) -> tuple[Gauge, Gauge]:
+    """What an API server says of itself: whether the database answered, and whether it tells of the installation."""
+    up = Gauge("redrive_database_up", "1: the database answered this scrape; 0: it did not.")
+    teller = Gauge("redrive_tells_installation", "1: this server tells of the installation; 0: another does.")
+    up.ask(is_up)
+    teller.ask(tells)
+    return up, teller
 
 
 def kind_of(kind: str) -> str:

@@ -168,14 +168,14 @@ class Consumer:
     async def _try(self, delivery: Delivery) -> None:
         began_s = self._now()
         payload, outcome = await self._outcome(delivery)
+        took_s = self._now() - began_s
         match self._decide(delivery, outcome, began_s):
             case Succeed():
                 await self._onward.acknowledge(delivery)
                 if self._meter is not None:
-                    self._meter.succeeded(self.queue, self._now() - began_s)
+                    self._meter.succeeded(self.queue, took_s)
             case RetryIn(delay=delay):
                 assert isinstance(outcome, Failure)
-                took_s = self._now() - began_s
                 await self._onward.put_off(delivery, outcome, delay, began_s)
                 if self._meter is not None:
                     self._meter.retried(self.queue, outcome.category.value, took_s)

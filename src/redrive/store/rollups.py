@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from redrive.core.pulse import RETRY_SLOTS, WAIT_SLOTS
 from redrive.store.clock import Clock
-from redrive.store.db import Database
+from redrive.store.db import Database, Session
 
 BATCH_ROWS = 2_000  # of the tally, in one transaction
 MAX_KEYS_A_DAY = 500  # of one dimension of an org; what is beyond shares one
@@ -52,7 +52,7 @@ class Totals:
     waited_s: float
 
 
-async def totals(engine: Database) -> Totals:
+async def totals(engine: Database | Session) -> Totals:
     """As the engine, which sees all orgs. In one snapshot: what one number knows of, all of them do."""
     counted = {(row["name"], row["slot"]): int(row["n"]) for row in await engine.fetch("totals")}
 
