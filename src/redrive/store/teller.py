@@ -47,11 +47,12 @@ class Teller:
             return False
         async with asyncio.timeout(WITHIN_S):
             row = await self._engine.fetchrow("take_telling", self._clock.now(), self._server, self._name, LEASE_S)
-        is_ours = bool(row and row["ours"])
+        assert row is not None
+        is_ours = bool(row["ours"])
         if is_ours and not self.tells:
             log.info("telling_began", server=str(self._server))
         self._until = began + LEASE_S if is_ours else 0.0
-        self.other = None if is_ours or row is None else row["name"]
+        self.other = None if is_ours else row["name"]
         return is_ours
 
     async def run(self) -> None:

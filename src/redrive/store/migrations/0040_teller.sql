@@ -7,8 +7,7 @@ CREATE TABLE redrive.teller (
   until     timestamptz,
   CHECK ((server IS NULL) = (until IS NULL))
 ) WITH (fillfactor = 50, autovacuum_vacuum_threshold = 500, autovacuum_vacuum_scale_factor = 0);
-INSERT INTO redrive.teller DEFAULT VALUES;
-GRANT SELECT, UPDATE ON redrive.teller TO redrive_engine;
+GRANT SELECT, INSERT, UPDATE ON redrive.teller TO redrive_engine;
 
 -- oldest_transaction: for how many seconds the oldest one has been open, and how many transactions back a row must be dead before vacuum
 -- may remove it. As the owner of the schema, under whose login the sessions of Redrive and of programs beside it run: the engine's role
@@ -21,7 +20,7 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = redrive, pg_temp AS $$
            (SELECT max(extract(epoch FROM clock_timestamp() - p.prepared)) FROM pg_prepared_xacts p
              WHERE p.database = current_database()), 0), 0)::double precision,
          coalesce(greatest(
-           (SELECT max(age(a.backend_xmin)) FROM pg_stat_activity a WHERE a.pid <> pg_backend_pid()),
+           (SELECT max(greatest(age(a.backend_xmin), age(a.backend_xid))) FROM pg_stat_activity a WHERE a.pid <> pg_backend_pid()),
            (SELECT max(age(p.transaction)) FROM pg_prepared_xacts p),
            (SELECT max(age(r.xmin)) FROM pg_replication_slots r), 0), 0)::bigint
 $$;
