@@ -8,6 +8,7 @@ import asyncio
 import os
 import socket
 import time
+from collections.abc import Callable
 from uuid import UUID
 
 import asyncpg
@@ -27,10 +28,11 @@ log = structlog.get_logger("redrive.metrics")
 
 
 class Teller:
-    def __init__(self, engine: Database, clock: Clock, server: UUID) -> None:
+    def __init__(self, engine: Database, clock: Clock, server: UUID, now: Callable[[], float] = time.monotonic) -> None:
         self._engine = engine
         self._clock = clock
         self._server = server
+        self._now = now
         self._name = f"{socket.gethostname()}:{os.getpid()}"
         self._until = 0.0  # on the monotonic clock
         self._closed = False
@@ -38,11 +40,11 @@ class Teller:
 
     @property
     def tells(self) -> bool:
-        return time.monotonic() < self._until
+        return self._now() < self._until
 
     async def renew(self) -> bool:
         """Whether we tell from now on."""
-        began = time.monotonic()
+        began = self._now()
         if self._closed:
             return False
         async with asyncio.timeout(WITHIN_S):
