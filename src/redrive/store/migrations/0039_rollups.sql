@@ -30,6 +30,7 @@ CREATE TABLE redrive.tally (
   breakers        integer    -- breakers that opened
 ) WITH (autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_insert_threshold = -1,
         autovacuum_vacuum_cost_delay = 0);
+ALTER TABLE redrive.tally REPLICA IDENTITY FULL;
 CREATE INDEX tally_by_seq ON redrive.tally (seq);
 CALL redrive.secure('tally');
 GRANT SELECT, INSERT ON redrive.tally TO redrive_app, redrive_engine;
