@@ -84,6 +84,10 @@ class Sweeper(Protocol):
         """Those that nothing was heard of for a day."""
         ...
 
+    async def forget_jobs(self) -> None:
+        """Background jobs that no process has run for a day."""
+        ...
+
     async def forget_history(self) -> None:
         """How tries of endpoints went, two weeks ago and before."""
         ...

@@ -30,6 +30,7 @@ PULSE_SHOWN_S = 8 * 86_400.0
 BATCH_MINUTES = 2_000
 BATCH_COUNTS = 2_000  # of causes in shards
 WORKER_TTL_S = 86_400.0
+JOB_TTL_S = 86_400.0
 BATCH_HISTORY = 5_000
 BATCH_LANES = 5_000
 GAP_TTL_S = 365 * 86_400.0  # of deaths that no delivery of their lane has told of
@@ -64,6 +65,10 @@ class Retention:
     async def forget_workers(self) -> None:
         if not self._dry_run:
             await self._db.execute("forget_workers", self._clock.now(), WORKER_TTL_S)
+
+    async def forget_jobs(self) -> None:
+        if not self._dry_run:
+            await self._db.execute("forget_jobs", self._clock.now(), JOB_TTL_S)
 
     async def forget_history(self) -> None:
         await self._forget("forget_history", BATCH_HISTORY, self._clock.now(), HISTORY_TTL.total_seconds())
