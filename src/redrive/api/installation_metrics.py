@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 
+from redrive.core import jobs as kinds
 from redrive.core.decide import Reason
 from redrive.core.outcome import Category
 from redrive.core.pulse import RETRY_SLOTS, WAIT_BOUNDS_S
@@ -47,6 +48,7 @@ def families(numbers: Numbers) -> Iterator[Metric]:
     for name, help, kept_as in _WORKFLOW:
         yield CounterMetricFamily(name, help, value=numbers.counts.get(kept_as, 0))
     yield from _surroundings(numbers)
+    yield from _jobs(numbers)
     for kind, name, help, told_as in _QUEUES if numbers.queues else ():
         family = kind(name, help, labels=["queue"])
         for row in numbers.queues:
@@ -140,6 +142,29 @@ def _surroundings(numbers: Numbers) -> Iterator[Metric]:
         "redrive_counts_age_seconds",
         "How old the numbers are that are not counted at each scrape.",
         value=numbers.age_s,
+    )
+
+
+def _jobs(numbers: Numbers) -> Iterator[Metric]:
+    """Of those that are expected to run. The label is not `job`: Prometheus says that of what it scrapes."""
+    known = [job for job in numbers.jobs if job.name in kinds.KINDS and job.left_at is None]
+    yield _gauges(
+        "redrive_job_idle_seconds",
+        "How long ago a background job last succeeded, in whichever process.",
+        "name",
+        {job.name: job.idle_s for job in known},
+    )
+    yield _gauges(
+        "redrive_job_interval_seconds",
+        "How often a background job is expected to succeed.",
+        "name",
+        {job.name: job.every_s for job in known},
+    )
+    yield _gauges(
+        "redrive_job_failing",
+        "1: the last turn of a background job failed.",
+        "name",
+        {job.name: float(job.is_failing) for job in known},
     )
 
 

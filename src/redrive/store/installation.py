@@ -13,6 +13,7 @@ from typing import Generic, TypeVar
 from redrive.store.clock import Clock
 from redrive.store.db import Database, Record, Session
 from redrive.store.dead_messages import MAX_QUEUES
+from redrive.store.jobs import JobSeen, list_jobs
 from redrive.store.rollups import Totals, totals
 from redrive.store.workers import SILENT_AFTER_S
 
@@ -31,6 +32,7 @@ class Numbers:
     counts: Mapping[str, int]
     endpoints: Mapping[str, int]  # by their health
     queues: list[Record]  # of the broker
+    jobs: list[JobSeen]  # that run in the background
     oldest_due_s: float
     workers: int
     transaction_s: float
@@ -72,6 +74,7 @@ class Installation:
         async with self._engine.transaction(isolation="repeatable_read", readonly=True) as session:
             facts = await session.fetchrow("installation_facts", self._clock.now(), SILENT_AFTER_S)
             summed = await totals(session)
+            jobs = await list_jobs(session, self._clock)
             counts, counts_age_s = await self._counts.of(session)
             endpoints, endpoints_age_s = await self._endpoints.of(session)
             queues, queues_age_s = await self._queues.of(session)
@@ -82,6 +85,7 @@ class Installation:
             counts=counts,
             endpoints=endpoints,
             queues=queues,
+            jobs=jobs,
             oldest_due_s=oldest_due_s,
             workers=facts["workers"],
             transaction_s=facts["age_s"],
