@@ -16,7 +16,7 @@ import uvicorn
 from redrive.api.context import BrokerTerms
 from redrive.api.server import Api, ApiContext, create_app
 from redrive.api.short_way import with_short_way
-from redrive.app import listening, open_stores, reported, rest_collector, sealer_of
+from redrive.app import listening, open_stores, reported, rest_collector, run_alerts, sealer_of
 from redrive.core import jobs as kinds
 from redrive.core.address import AddressRules
 from redrive.core.jobs import JobRecord
@@ -24,6 +24,7 @@ from redrive.core.ports import Settled
 from redrive.core.relay import MAX_HUB_MESSAGE_BYTES
 from redrive.destinations.relay import RelayDestination
 from redrive.engine.health import HealthBook
+from redrive.engine.herald import Herald
 from redrive.engine.jobs import Jobs
 from redrive.engine.operations import run_operations
 from redrive.engine.roller import run_roller
@@ -36,6 +37,7 @@ from redrive.store.endpoint_history import Ledger
 from redrive.store.endpoint_states import BreakerStates
 from redrive.store.endpoints import EndpointTermsBook
 from redrive.store.jobs import JobRows
+from redrive.store.notices import Notices
 from redrive.store.operation_steps import OperationSteps
 from redrive.store.orgs import new_id
 from redrive.store.rollups import BATCH_ROWS, Roller
@@ -82,9 +84,12 @@ async def run_api(settings: Settings, url: str, stop: asyncio.Event, *, listener
         stopped = asyncio.create_task(stop.wait())
         jobs = Jobs(JobRows(stores.engine, context.clock))
         operations = OperationSteps(stores.engine, context.clock)
+        herald = Herald(Notices(stores.engine, context.clock), job=jobs.job(kinds.HERALD))
         beside = [
             asyncio.create_task(api.metrics.teller.run()),
             asyncio.create_task(run_operations(operations, job=jobs.job(kinds.OPERATIONS))),
+            asyncio.create_task(run_alerts(settings, stores.engine, jobs)),
+            asyncio.create_task(herald.run()),  # so that people hear that there is no worker
             asyncio.create_task(run_roller(Roller(stores.engine, context.clock).roll, batch=BATCH_ROWS)),
         ]
         try:

@@ -2,6 +2,7 @@
 
 prepare_database   migrations, the default org with its presets, the first key
 open_stores        connections for a process
+run_alerts         what looks whether alerts are due, in workers and API
 run_worker         a worker's process, with its janitor and its herald
 reported           the record of the background jobs that a process runs
 open_sweeper       what removes by policy
@@ -36,6 +37,7 @@ from redrive.destinations.http import HttpDestination
 from redrive.destinations.python import Handler, HandlerDestination
 from redrive.destinations.step_calls import StepCalls
 from redrive.destinations.steps import InnerSteps
+from redrive.engine.alerts import watch_alerts
 from redrive.engine.callbacks import Callbacks
 from redrive.engine.health import HealthBook
 from redrive.engine.heartbeat import Heartbeat
@@ -49,6 +51,7 @@ from redrive.engine.worker import Worker
 from redrive.observe.process_metrics import WorkerNotes
 from redrive.settings import Settings, SettingsError
 from redrive.store import keys, orgs, sessions
+from redrive.store.alert_rounds import AlertRounds
 from redrive.store.archive import Archive
 from redrive.store.audit import Act
 from redrive.store.clock import Clock, DatabaseClock
@@ -296,7 +299,7 @@ async def run_worker(
             reported(jobs),
         ):
             card = _card(settings, worker)
-            heartbeat = Heartbeat(Workers(engine, DatabaseClock()), card, job=jobs.job(kinds.HEARTBEAT))
+            heartbeat = _heartbeat(settings, engine, card, jobs)
             notices = Notices(engine, DatabaseClock())
             beside = [
                 asyncio.create_task(heartbeat.run()),
@@ -308,6 +311,7 @@ async def run_worker(
                 asyncio.create_task(Herald(notices, job=jobs.job(kinds.HERALD)).run()),
                 asyncio.create_task(keep_statistics(partial(analyse_new, engine), job=jobs.job(kinds.STATISTICS))),
                 asyncio.create_task(run_roller(Roller(engine, DatabaseClock()).roll, batch=BATCH_ROWS)),
+                asyncio.create_task(run_alerts(settings, engine, jobs)),
             ]
             collecting: list[asyncio.Task[None]] = []
             if settings.broker_urls and settings.rabbitmq_collect:
@@ -335,6 +339,19 @@ def _card(settings: Settings, worker: Worker) -> WorkerCard:
     return WorkerCard(
         worker.worker_id, socket.gethostname(), os.getpid(), __version__, worker.queues, settings.concurrency
     )
+
+
+def _heartbeat(settings: Settings, engine: Database, card: WorkerCard, jobs: Jobs) -> Heartbeat:
+    every_s = settings.heartbeat_every_s
+    job = jobs.job(kinds.HEARTBEAT, every_s=every_s)
+    return Heartbeat(Workers(engine, DatabaseClock()), card, every_s=every_s, job=job)
+
+
+async def run_alerts(settings: Settings, engine: Database, jobs: Jobs) -> None:
+    """Look whether alerts are due, or over; of all processes that do, one at a time."""
+    every_s = settings.alerts_every_s
+    rounds = AlertRounds(engine, DatabaseClock(), every_s=every_s)
+    await watch_alerts(rounds, every_s=every_s, job=jobs.job(kinds.ALERTS, every_s=every_s))
 
 
 @asynccontextmanager

@@ -28,7 +28,7 @@ _PROMQL = {"sum", "max", "min", "count", "rate", "increase", "histogram_quantile
 
 def all_metrics() -> dict[str, str]:
     """Name as it is documented (a counter's with `_total`) → type."""
-    return {name: kind for name, kind in _names()}
+    return dict(_names())
 
 
 def _names() -> Iterator[tuple[str, str]]:
@@ -45,7 +45,7 @@ def nothing() -> Numbers:
     """An installation in which nothing has happened, but for a queue of a broker."""
     queue: Any = {"queue": "q", "messages": 0, "consumers": 0, "collected": 0, "duplicates": 0}
     none = Totals(0, 0, 0, 0, 0, 0, 0, 0, {}, (0,) * RETRY_SLOTS, 0, (0,) * WAIT_SLOTS, 0.0)
-    return Numbers(none, {}, {}, [queue], [], 0.0, 0, 0.0, 0, 1, 0.0)
+    return Numbers(none, {}, {}, [queue], {}, [], 0.0, 0, 0.0, 0, 1, 0.0)
 
 
 def series_names() -> set[str]:

@@ -1,4 +1,4 @@
-"""Debian's Prometheus, on a free port in a folder of its own, and promtool. Stopped by its process, whatever a test does.
+"""Debian's Prometheus, on a free port in a folder of its own, and promtool. Stopped whatever a test does.
 
 async with prometheus(folder, {"redrive": [...], "redrive-workers": [...]}) as server:
     await server.value("sum(events_created_total)")
@@ -8,7 +8,7 @@ import asyncio
 import json
 import shutil
 import socket
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -71,9 +71,12 @@ class Prometheus:
 
 
 @asynccontextmanager
-async def prometheus(folder: Path, targets: Mapping[str, Sequence[str]]) -> AsyncIterator[Prometheus]:
-    """Scrapes these every second, and evaluates our rules as often. JSON is YAML enough for it."""
-    jobs = [{"job_name": job, "static_configs": [{"targets": list(which)}]} for job, which in targets.items()]
+async def prometheus(folder: Path, targets: Sequence[str]) -> AsyncIterator[Prometheus]:
+    """Scrapes these every second, and evaluates our rules as often. JSON is YAML enough for it.
+
+    One job: what the second one is to scrape, Prometheus looks for five seconds later.
+    """
+    jobs = [{"job_name": "redrive", "static_configs": [{"targets": list(targets)}]}]
     often = {"scrape_interval": "1s", "scrape_timeout": "1s", "evaluation_interval": "1s"}
     config = {"global": often, "rule_files": [str(RULES)], "scrape_configs": jobs}
     (folder / "prometheus.yml").write_text(json.dumps(config))

@@ -9,6 +9,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 
 from redrive.core import jobs as kinds
+from redrive.core.alerts import RULES
 from redrive.core.decide import Reason
 from redrive.core.outcome import Category
 from redrive.core.pulse import RETRY_SLOTS, WAIT_BOUNDS_S
@@ -49,6 +50,8 @@ def families(numbers: Numbers) -> Iterator[Metric]:
         yield CounterMetricFamily(name, help, value=numbers.counts.get(kept_as, 0))
     yield from _surroundings(numbers)
     yield from _jobs(numbers)
+    firing = {rule: numbers.alerts.get(rule, 0) for rule in RULES}
+    yield _gauges("redrive_alerts_firing", "Alerts of Redrive's own that fire, by their rule.", "rule", firing)
     for kind, name, help, told_as in _QUEUES if numbers.queues else ():
         family = kind(name, help, labels=["queue"])
         for row in numbers.queues:

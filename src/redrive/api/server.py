@@ -32,6 +32,7 @@ from redrive.api.problems import PROBLEM_TYPE, FieldError, Problem, bad_query, i
 from redrive.api.queries import each_once
 from redrive.api.route_classes import RouteClasses
 from redrive.api.routes import (
+    alerts,
     audit,
     broker,
     dead_letters,
@@ -91,6 +92,7 @@ _ROUTES = (
     orgs,
     session,
     audit,
+    alerts,
     notices,
     stats,
     metrics,

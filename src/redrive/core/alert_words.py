@@ -51,8 +51,8 @@ def _failure_rate(sight: Sight) -> str:
     saw = _of(sight)
     return (
         f"{percent(saw['rate'])} of what ended within {span(saw['window_s'])} failed "
-        f"({saw['failed']} of {saw['ended']}): more than {percent(saw['threshold'])}. Look at the groups of dead letters for the cause, deal with it, "
-        "and redrive them."
+        f"({saw['failed']} of {saw['ended']}): more than {percent(saw['threshold'])}. "
+        "Look at the groups of dead letters for the cause, deal with it, and redrive them."
     )
 
 
@@ -68,8 +68,8 @@ def _dead_letter_arrived(sight: Sight) -> str:
     saw = _of(sight)
     return (
         f"Something became a dead letter {span(saw['last_came_s_ago'])} ago, and {_are(saw['open'])} open. Look at "
-        "what failed, then redrive, resolve or ignore it. Those that follow are not told by this alert, until none has come "
-        f"for {span(saw['threshold'])}."
+        "what failed, then redrive, resolve or ignore it. Those that follow are not told by this alert, until "
+        f"none has come for {span(saw['threshold'])}."
     )
 
 
@@ -77,8 +77,8 @@ def _oldest_due(sight: Sight) -> str:
     saw = _of(sight)
     return (
         f"A task has been due for {span(saw['late_s'])}: longer than {span(saw['threshold'])}. There are too few "
-        "workers, its endpoint lets through too little (breaker, limits), or its hub is not connected. See which on the page of "
-        "endpoints."
+        "workers, its endpoint lets through too little (breaker, limits), or its hub is not connected. The "
+        "page of endpoints shows which."
     )
 
 

@@ -9,10 +9,11 @@ below it is over: inside the band nothing changes, so a number that wavers there
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from enum import StrEnum
 from math import isfinite
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 from uuid import UUID
 
 CLEARS_AT = 0.8  # of the threshold
@@ -268,6 +269,15 @@ class Firing(NamedTuple):
     id: UUID
     rule: str
     subject: Subject
+    opened_at: datetime | None = None
+
+
+class AlertWatch(Protocol):
+    """Who looks at all rules of all orgs."""
+
+    async def look(self) -> int:
+        """Unless another process had a look just now: what changed is written and will be told. How many changed."""
+        ...
 
 
 class Open(NamedTuple):

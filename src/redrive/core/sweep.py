@@ -22,6 +22,7 @@ class Swept(NamedTuple):
     operations: int = 0
     notices: int = 0
     runs: int = 0
+    alerts: int = 0
     expired: int = 0
 
     def plus(self, other: "Swept") -> "Swept":

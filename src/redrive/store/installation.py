@@ -32,6 +32,7 @@ class Numbers:
     counts: Mapping[str, int]
     endpoints: Mapping[str, int]  # by their health
     queues: list[Record]  # of the broker
+    alerts: Mapping[str, int]  # that fire, by their rule
     jobs: list[JobSeen]  # that run in the background
     oldest_due_s: float
     workers: int
@@ -67,6 +68,7 @@ class Installation:
         self._counts = Paced(_counts, now)
         self._endpoints = Paced(_endpoints, now)
         self._queues = Paced(_queues, now)
+        self._alerts = Paced(_alerts, now)
         self._oldest_due = Paced(self._oldest_due_s, now)
 
     async def numbers(self) -> Numbers:
@@ -78,6 +80,7 @@ class Installation:
             counts, counts_age_s = await self._counts.of(session)
             endpoints, endpoints_age_s = await self._endpoints.of(session)
             queues, queues_age_s = await self._queues.of(session)
+            alerts, alerts_age_s = await self._alerts.of(session)
             oldest_due_s, due_age_s = await self._oldest_due.of(session)
         assert facts is not None
         return Numbers(
@@ -85,13 +88,14 @@ class Installation:
             counts=counts,
             endpoints=endpoints,
             queues=queues,
+            alerts=alerts,
             jobs=jobs,
             oldest_due_s=oldest_due_s,
             workers=facts["workers"],
             transaction_s=facts["age_s"],
             xmin_age=facts["xmin_age"],
             schema_version=facts["schema_version"],
-            age_s=max(counts_age_s, endpoints_age_s, queues_age_s, due_age_s),
+            age_s=max(counts_age_s, endpoints_age_s, queues_age_s, alerts_age_s, due_age_s),
         )
 
     async def _oldest_due_s(self, session: Session) -> float:
@@ -105,6 +109,10 @@ async def _counts(session: Session) -> dict[str, int]:
 
 async def _endpoints(session: Session) -> dict[str, int]:
     return {row["health"]: row["n"] for row in await session.fetch("endpoints_everywhere")}
+
+
+async def _alerts(session: Session) -> dict[str, int]:
+    return {row["rule"]: row["n"] for row in await session.fetch("alerts_everywhere")}
 
 
 async def _queues(session: Session) -> list[Record]:
