@@ -77,7 +77,7 @@ class Waits(Answer):
 
 
 class OutcomesShown(Answer):
-    """What became of tasks. `rescued`: delivered after a failure; `rescue_rate`: of what failed once at least and ended.
+    """What became of tasks. `rescued`: delivered after a failure; `rescue_rate`: of what failed once and ended.
 
     An event has no endpoint: by endpoint nothing is created or acknowledged.
     """
