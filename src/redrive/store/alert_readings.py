@@ -113,7 +113,7 @@ async def of_installation(
     old_s = terms["long_transaction"]["threshold_s"] * CLEARS_AT
     open_now = await db.fetch("alert_transactions", clock.now(), old_s, MAX_TRANSACTIONS)
     jobs = [
-        JobReading(job.name, job.every_s, job.idle_s, job.error if job.is_failing else None)
+        JobReading(job.name, job.every_s, job.idle_s, job.error if job.is_failing else None, job.unseen_s)
         for job in await list_jobs(db, clock)
         if job.left_at is None
     ]
