@@ -10,6 +10,7 @@ from redrive.cli import (
     check,
     consume,
     dead,
+    doctor,
     endpoints,
     events,
     hub,
@@ -56,7 +57,22 @@ def redrive(
     """Reliable delivery with retries, dead letters and redrive."""
 
 
-for single in (serve, worker, consume, hub, migrate, check, login_link, send, pausing, stats, broker, audit, notices):
+for single in (
+    serve,
+    worker,
+    consume,
+    hub,
+    migrate,
+    check,
+    doctor,
+    login_link,
+    send,
+    pausing,
+    stats,
+    broker,
+    audit,
+    notices,
+):
     single.add_to(app)
 for name, noun in (
     ("dead", dead),
