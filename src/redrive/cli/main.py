@@ -27,6 +27,7 @@ from redrive.cli import (
     send,
     serve,
     stats,
+    tail,
     users,
     worker,
     workflows,
@@ -58,19 +59,7 @@ def redrive(
 
 
 for single in (
-    serve,
-    worker,
-    consume,
-    hub,
-    migrate,
-    check,
-    doctor,
-    login_link,
-    send,
-    pausing,
-    stats,
-    broker,
-    audit,
+    *(serve, worker, consume, hub, migrate, check, doctor, tail, login_link, send, pausing, stats, broker, audit),
     notices,
 ):
     single.add_to(app)
