@@ -28,6 +28,7 @@ from redrive.cli import (
     serve,
     stats,
     tail,
+    top,
     users,
     worker,
     workflows,
@@ -59,7 +60,7 @@ def redrive(
 
 
 for single in (
-    *(serve, worker, consume, hub, migrate, check, doctor, tail, login_link, send, pausing, stats, broker, audit),
+    *(serve, worker, consume, hub, migrate, check, doctor, tail, top, login_link, send, pausing, stats, broker, audit),
     notices,
 ):
     single.add_to(app)

@@ -113,8 +113,14 @@ async def _org_id(settings: Settings, url: str, org: str | None) -> UUID | None:
     return org_id
 
 
+class _Console(Console):
+    def on_broken_pipe(self) -> None:
+        """Whoever read our output has seen enough: the runner knows what to do. rich would end the program with 1."""
+        raise BrokenPipeError
+
+
 async def _follow(watching: Tail, *, as_json: bool, names_org: bool) -> None:
-    console = Console(highlight=False, soft_wrap=True)
+    console = _Console(highlight=False, soft_wrap=True)
     greeting = asyncio.create_task(_greet(watching))
     try:
         async for line in watching.lines():
