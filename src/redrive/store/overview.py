@@ -1,4 +1,4 @@
-"""Everything at a glance: rates, depths, workers, the worst endpoints, what lies. Of one org or of all. For `redrive top`.
+"""Everything at a glance: rates, depths, workers, the worst endpoints, what lies. Of one org or all. For `redrive top`.
 
 From what is counted on write, and from the ends of indexes: each question is bounded, whatever the tables hold.
 """
