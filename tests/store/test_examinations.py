@@ -64,14 +64,13 @@ async def test_what_the_migrations_make_is_what_databases_are_compared_with(empt
 
 
 async def test_nothing_is_found_where_nothing_is_wrong(live: Engine) -> None:
-    endpoint_id = await live.endpoint()
+    await live.endpoint()
     await live.accept_many(20)
     for place, job in enumerate(await live.claim(15)):
         await (live.succeed, live.fail, live.kill)[place % 3](job)
     examined = await made(live.url)
     assert {finding.what for finding in findings(examined)} == NOT_DURABLE
     assert [one.name for one in examined.values() if not one.made] == []
-    assert endpoint_id
 
 
 async def test_whatever_was_changed_in_the_schema_is_found_and_what_it_says_to_do_puts_it_right(
@@ -146,8 +145,13 @@ async def test_a_schema_of_another_redrive_is_told(owner: Connection, database_u
 
 async def test_a_role_that_may_more_than_it_should_is_told() -> None:
     row = {
-        "name": "redrive_app", "rolsuper": True, "rolbypassrls": True, "rolcanlogin": False, "rolcreaterole": False,
-        "owns": 3, "member_of": ["redrive_engine"],
+        "name": "redrive_app",
+        "rolsuper": True,
+        "rolbypassrls": True,
+        "rolcanlogin": False,
+        "rolcreaterole": False,
+        "owns": 3,
+        "member_of": ["redrive_engine"],
     }
     fixes = [finding.fix for finding in role_findings(row)]  # type: ignore[arg-type]
     assert fixes[:2] == ["ALTER ROLE redrive_app NOSUPERUSER;", "ALTER ROLE redrive_app NOBYPASSRLS;"]

@@ -3,7 +3,6 @@
 import asyncio
 import sys
 from collections.abc import Mapping
-from datetime import datetime
 from typing import Annotated, Any
 from uuid import UUID
 
@@ -22,6 +21,7 @@ from redrive.store.orgs import find_org
 from redrive.store.tail import Line, Tail, endpoints_called, open_tail
 
 ANSWER_WITHIN_S = 3.0
+LOOK_S = 0.5
 STYLES = {
     "accepted": "cyan",
     "delivered": "green",
@@ -137,7 +137,11 @@ async def _follow(watching: Tail, *, as_json: bool, names_org: bool) -> None:
 
 async def _greet(watching: Tail) -> None:
     """Say who is watched: where nobody is, silence would be taken for peace."""
-    await asyncio.sleep(ANSWER_WITHIN_S)
+    for _ in range(round(ANSWER_WITHIN_S / LOOK_S)):
+        await asyncio.sleep(LOOK_S)
+        if watching.processes:
+            await asyncio.sleep(LOOK_S)  # for the others
+            break
     if watching.processes:
         note(f"Watching {len(watching.processes)} processes: {', '.join(sorted(watching.processes))}.")
     else:
@@ -196,5 +200,4 @@ def _in(delay_ms: object) -> str:
 
 def _clock(at: object) -> str:
     """The time of day: whoever watches knows the date."""
-    moment = datetime.fromisoformat(at) if isinstance(at, str) else at
-    return f"{moment:%H:%M:%S}" if isinstance(moment, datetime) else " " * 8
+    return str(at)[11:19]

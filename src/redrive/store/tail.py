@@ -19,6 +19,7 @@ from redrive.store.db import Connection, Record, connect, query
 
 CALL_EVERY_S = 4.0  # well below WATCHED_FOR_S: one that is lost does not matter
 ACTS_EVERY_S = 1.0
+GATHER_S = 0.3  # a little longer than processes gather: what they saw is put in the order of time
 ACTS_OVERLAP = timedelta(seconds=5)  # what began earlier may be committed later
 MAX_ACTS = 2_000  # read at once
 MAX_QUEUED = 5_000  # lines that were not printed yet; more are counted
@@ -60,9 +61,11 @@ class Tail:
         try:
             while True:
                 batch = [await self._lines.get()]
+                await asyncio.sleep(GATHER_S)
                 while not self._lines.empty():
                     batch.append(self._lines.get_nowait())
-                for line in await self._named([line for line in batch if line is not None]):
+                told = sorted((line for line in batch if line is not None), key=lambda line: str(line["at"]))
+                for line in await self._named(told):
                     yield line
                 if self._missed:
                     missed, self._missed = self._missed, 0
@@ -166,4 +169,5 @@ def _act(row: Record) -> Line:
         "event": "person_acted",
         **{name: value for name, value in row.items() if value is not None and name != "id"},
     }
+    line["at"] = row["at"].isoformat().replace("+00:00", "Z")
     return {name: str(value) if isinstance(value, UUID) else value for name, value in line.items()}
