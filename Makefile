@@ -5,7 +5,7 @@ BIN     := $(VENV)/bin
 STAMP   := $(VENV)/.installed
 ARGS    ?=
 
-.PHONY: serve test read check servers coverage bench sample screenshots install clean
+.PHONY: serve test read check servers coverage bench sample screenshots catalogue install clean
 
 serve: install
 	@exec $(BIN)/redrive serve $(ARGS)
@@ -46,6 +46,10 @@ sample: install
 # The pictures in docs/images, taken of that sample.
 screenshots: install servers
 	@PYTHONPATH=tests exec $(BIN)/python -m browser.screenshots $(ARGS)
+
+# What the migrations make, for `redrive doctor` to compare with: after a migration was added.
+catalogue: install
+	@exec $(BIN)/python scripts/catalogue.py
 
 install: $(STAMP)
 

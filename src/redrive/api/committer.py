@@ -262,6 +262,7 @@ def _log_accepted(batch: Sequence[_Waiting], receipts: Sequence[Receipt]) -> Non
                 "new_status": receipt.status,
                 "retry_attempts": 0,
                 "correlation_id": event.correlation_id,
+                "event_type": event.event_type,
             }
             for (event, actor), receipt in zip(handed_in, receipts, strict=True)
             if receipt.verdict == "accepted"

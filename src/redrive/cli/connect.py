@@ -101,7 +101,7 @@ async def open_installation(place: Place) -> AsyncIterator[Database]:
 @asynccontextmanager
 async def reach(settings: Settings, *, any_schema: bool = False) -> AsyncIterator[str]:
     """The URL of a database that answers and, unless any will do, has the schema that this Redrive knows."""
-    async with _located(settings) as (url, patience_s):
+    async with located(settings) as (url, patience_s):
         version = await answered_version(url, patience_s)
         if not any_schema:
             _require(version, url)
@@ -109,7 +109,7 @@ async def reach(settings: Settings, *, any_schema: bool = False) -> AsyncIterato
 
 
 @asynccontextmanager
-async def _located(settings: Settings) -> AsyncIterator[tuple[str, float]]:
+async def located(settings: Settings) -> AsyncIterator[tuple[str, float]]:
     """The URL, and how long it may take until somebody answers there."""
     if settings.database_url is not None:
         yield settings.database_url, 0.0

@@ -11,6 +11,7 @@ from redrive.cli import (
     check,
     consume,
     dead,
+    doctor,
     endpoints,
     events,
     hub,
@@ -27,6 +28,8 @@ from redrive.cli import (
     send,
     serve,
     stats,
+    tail,
+    top,
     users,
     worker,
     workflows,
@@ -57,7 +60,10 @@ def redrive(
     """Reliable delivery with retries, dead letters and redrive."""
 
 
-for single in (serve, worker, consume, hub, migrate, check, login_link, send, pausing, stats, broker, audit, notices):
+for single in (
+    *(serve, worker, consume, hub, migrate, check, doctor, tail, top, login_link, send, pausing, stats, broker, audit),
+    notices,
+):
     single.add_to(app)
 for name, noun in (
     ("dead", dead),

@@ -63,6 +63,8 @@ class ExpiredTask(NamedTuple):
     died_at: datetime
     message: str
     correlation_id: str | None
+    event_type: str
+    endpoint_id: UUID | None = None
     run_id: UUID | None = None
     step: int | None = None
 

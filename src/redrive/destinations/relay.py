@@ -20,6 +20,7 @@ from redrive.core.relay import Answered, Delivery, HubLink, Unanswered, Welcome,
 from redrive.destinations.answers import impossible, outcome_of, shown_headers
 from redrive.destinations.client import CLIENT_HEADERS
 from redrive.destinations.plans import Plans, Seal, header_text, order_headers
+from redrive.observe.watch import Watched
 
 MAX_HUBS = 8  # of an endpoint
 TURN_WAIT_S = 3.0  # for the webhook before: a fifth of a lease's margin, unless that is set
@@ -32,7 +33,7 @@ EDGE_STOPS = Released("The edge was stopped before the hub answered.", possible_
 _OURS = CLIENT_HEADERS | {"content-type"}
 _OUR_PREFIXES = ("webhook-", "redrive-", "proxy-")
 
-log = structlog.get_logger("redrive.relay")
+log = Watched(structlog.get_logger("redrive.relay"))
 
 Headers = dict[str, str]
 

@@ -17,6 +17,7 @@ from redrive.core.jobs import HEALTH, JobRecord
 from redrive.core.outcome import Success
 from redrive.core.ports import HealthLedger, HealthReport, Settled
 from redrive.engine.jobs import unreported
+from redrive.observe.watch import Watched
 
 REPORT_EVERY_S = 10.0
 JUDGE_EVERY_S = 60.0  # which endpoints did nothing but fail for days
@@ -25,7 +26,7 @@ MAX_ENDPOINTS = 20_000  # counted at a time; further ones are passed by until th
 MAX_REPORTS = 2_000  # in one statement
 MAX_MS = 2**31 - 1
 
-log = structlog.get_logger("redrive.health")
+log = Watched(structlog.get_logger("redrive.health"))
 
 
 class _Tally:

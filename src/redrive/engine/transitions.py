@@ -17,8 +17,9 @@ from redrive.core.ports import Job, Released, Settled
 from redrive.core.run_states import schedule_id
 from redrive.core.sweep import ExpiredTask
 from redrive.observe import lines
+from redrive.observe.watch import Watched
 
-log = structlog.get_logger("redrive.worker")
+log = Watched(structlog.get_logger("redrive.worker"))
 
 Facts = dict[str, object]
 
@@ -90,6 +91,8 @@ def _facts(task: Job | ExpiredTask, retries: int) -> Facts:
         "attempt": task.attempts + 1,
         "retry_attempts": retries,
         "correlation_id": task.correlation_id,
+        "event_type": task.event_type,
+        "endpoint_id": None if task.endpoint_id is None else str(task.endpoint_id),
     }
     if task.run_id is None:
         return facts

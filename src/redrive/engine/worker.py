@@ -39,6 +39,7 @@ from redrive.engine.releaser import Releaser
 from redrive.engine.settler import Settler, brief
 from redrive.engine.transitions import tell, tell_delivered
 from redrive.engine.tries import Tries
+from redrive.observe.watch import Watched
 
 DEFAULT_CONCURRENCY = 500
 DEFAULT_MARGIN_S = 15.0
@@ -51,7 +52,7 @@ UNREADABLE_S = 30.0
 DRAIN_S = 6.0
 GONE = 410
 
-log = structlog.get_logger("redrive.worker")
+log = Watched(structlog.get_logger("redrive.worker"))
 
 
 class Worker:

@@ -12,6 +12,7 @@ from typing import IO
 import msgspec
 import structlog
 
+from redrive.observe import watch
 from redrive.observe.process_metrics import LOG_LINES
 
 log = structlog.get_logger("redrive.lines")
@@ -36,12 +37,20 @@ def write_to(file: IO[bytes] | None, service: str) -> None:
 
 
 def are_wanted() -> bool:
+    """Whether anybody reads them: in the log, or at the moment with `redrive tail`."""
+    return _are_written() or watch.is_watched()
+
+
+def _are_written() -> bool:
     return bool(log.is_enabled_for(logging.INFO))
 
 
 def say_all(event: str, lines: Iterable[dict[str, object]]) -> None:
-    """Log them at the level info."""
-    if not are_wanted():
+    """Log them at the level info, and show them to whoever watches."""
+    if watch.is_watched():
+        lines = list(lines)
+        watch.show_all(event, lines)
+    if not _are_written():
         return
     if _sink.file is None:
         for line in lines:

@@ -1,6 +1,7 @@
 """Wake-ups: a connection of its own that listens for NOTIFY. When it is lost, polling still delivers.
 
-It must lead to the server itself: a pooler in transaction mode does not hand notifications on.
+It must lead to the server itself: a pooler in transaction mode does not hand notifications on. The same connection
+hears who watches (`redrive tail`), and sends them what observe.watch has gathered for them.
 
 Started by app.py beside each worker.
 """
@@ -11,7 +12,10 @@ from collections.abc import Callable
 import asyncpg
 import structlog
 
+from redrive.core.watching import TAIL_PREFIX, WATCH_CHANNEL
 from redrive.observe.process_metrics import LISTENING
+from redrive.observe.watch import FLUSH_S, gallery
+from redrive.store.db import Connection, query
 
 CHANNEL = "redrive_due"
 RECONNECT_FIRST_S = 0.2
@@ -50,19 +54,41 @@ class _Link:
 async def _listen_once(url: str, wake: Callable[[str], None], link: _Link) -> None:
     """Listen until the connection ends."""
     connection = await asyncpg.connect(url, timeout=10, server_settings={"application_name": "redrive-listen"})
-    ended = asyncio.Event()
-    connection.add_termination_listener(lambda _connection: ended.set())
+    stirred = asyncio.Event()
+    connection.add_termination_listener(lambda _connection: stirred.set())
+
+    def watched(*given: object) -> None:
+        gallery.hear(str(given[-1]))
+        stirred.set()
+
     try:
         await connection.add_listener(CHANNEL, lambda *given: wake(str(given[-1])))
         link.up = True
+        await connection.add_listener(WATCH_CHANNEL, watched)
         wake("")  # what was missed while nobody listened
-        while not ended.is_set():
-            try:
-                async with asyncio.timeout(PROBE_EVERY_S):
-                    await ended.wait()
-            except TimeoutError:
+        while not connection.is_closed():
+            await _stirred(stirred, FLUSH_S if gallery.is_open else PROBE_EVERY_S)
+            if gallery.is_open:
+                await _hand_over(connection)
+            elif not stirred.is_set() and not connection.is_closed():
                 await connection.execute("SELECT", timeout=5)
+            stirred.clear()
         log.warning("listen_ended")
     finally:
         link.up = False
         connection.terminate()
+
+
+async def _stirred(stirred: asyncio.Event, within_s: float) -> None:
+    """Wait until something happens, or for so long."""
+    try:
+        async with asyncio.timeout(within_s):
+            await stirred.wait()
+    except TimeoutError:
+        return
+
+
+async def _hand_over(connection: Connection) -> None:
+    """To those who watch, what they are to see. A batch is a transaction: notifications go out with its commit."""
+    for watcher, text in gallery.batches():
+        await connection.execute(query("notify"), TAIL_PREFIX + watcher, text, timeout=5)

@@ -10,10 +10,11 @@ from uuid import UUID
 import structlog
 
 from redrive.core.lifecycle import EventStatus
+from redrive.observe.watch import Watched
 from redrive.store.audit import Act
 from redrive.store.db import Record, Session
 
-log = structlog.get_logger("redrive.transitions")
+log = Watched(structlog.get_logger("redrive.transitions"))
 
 
 def tell(

@@ -1,0 +1,98 @@
+"""`redrive doctor`: examine an installation and say what is wrong, why it matters, and what to do. Changes nothing."""
+
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from redrive.cli.connect import located, settings_of
+from redrive.cli.options import AsJson, Place, command
+from redrive.cli.output import emit
+from redrive.cli.runner import Unreachable, run
+from redrive.core.findings import Diagnosis, Examined, Severity
+from redrive.doctor.diagnose import diagnose, unreadable, without_database
+from redrive.settings import SettingsError
+from redrive.store.postgres_errors import EmbeddedError
+
+MARKS = {None: ("✓", "green"), Severity.WARNING: ("!", "yellow"), Severity.PROBLEM: ("✗", "red")}
+
+
+def add_to(app: typer.Typer) -> None:
+    command(app, "doctor")(doctor)
+
+
+def doctor(
+    place: Place,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Warnings count as well: exit code 1 for them, too.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Examine everything and change nothing. 1 means: something needs somebody; each finding says what to do."""
+
+    async def work() -> bool:
+        diagnosis = await _diagnosed(place)
+        if as_json:
+            emit(_shape(diagnosis))
+        else:
+            _show(diagnosis)
+        return not diagnosis.needs_somebody and not (strict and diagnosis.count(Severity.WARNING))
+
+    run(work)
+
+
+async def _diagnosed(place: Place) -> Diagnosis:
+    try:
+        settings = settings_of(place)
+    except SettingsError as problem:
+        return unreadable(str(problem))
+    try:
+        async with located(settings) as (url, _):
+            return await diagnose(settings, url)
+    except (Unreachable, EmbeddedError) as problem:
+        return without_database(await diagnose(settings, None), str(problem))
+
+
+def _show(diagnosis: Diagnosis) -> None:
+    console = Console(highlight=False, soft_wrap=True)
+    for examined in diagnosis.examinations:
+        _show_one(console, examined)
+    problems, warnings = diagnosis.count(Severity.PROBLEM), diagnosis.count(Severity.WARNING)
+    made = sum(examined.made for examined in diagnosis.examinations)
+    if not problems and not warnings:
+        console.print(Text(f"{made} examinations, nothing found.", style="green"))
+        return
+    console.print(Text(f"{made} examinations: {problems} problems, {warnings} warnings."))
+
+
+def _show_one(console: Console, examined: Examined) -> None:
+    gravest = next((s for s in (Severity.PROBLEM, Severity.WARNING) if examined.has(s)), None)
+    mark, style = MARKS[gravest] if examined.made or gravest else ("–", "dim")
+    console.print(Text.assemble((f"{mark} ", style), (f"{examined.name:<13}", "bold"), _safe(examined.saw)))
+    for finding in examined.findings:
+        console.print(
+            Text.assemble("    ", (f"{finding.severity.upper()}  ", MARKS[finding.severity][1]), _safe(finding.what))
+        )
+        console.print(Text(f"    {_safe(finding.why)}"))
+        console.print(Text.assemble("    → ", (_safe(finding.fix), "cyan")))
+    if examined.more:
+        console.print(Text(f"    … and {examined.more} more."))
+
+
+def _safe(text: str) -> str:
+    """Names and messages come from outside: what would move the cursor is escaped."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def _shape(diagnosis: Diagnosis) -> dict[str, object]:
+    return {
+        "at": diagnosis.at,
+        "fine": not diagnosis.count(Severity.PROBLEM) and not diagnosis.count(Severity.WARNING),
+        "problems": diagnosis.count(Severity.PROBLEM),
+        "warnings": diagnosis.count(Severity.WARNING),
+        "examinations": [
+            {**asdict(examined), "took_ms": round(examined.took_ms, 1)} for examined in diagnosis.examinations
+        ],
+    }

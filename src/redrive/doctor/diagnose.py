@@ -1,0 +1,147 @@
+"""All examinations, one after the other. Whatever becomes of one, the others are made, as far as there is something to
+examine.
+
+Called by the command line, which finds the database; tests call it with clocks and limits of their own.
+"""
+
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import UTC, datetime
+
+import asyncpg
+
+from redrive.core.findings import Diagnosis, Examined, Seen, examined, not_made, problem, warning
+from redrive.doctor.configuration import look_at_settings
+from redrive.doctor.surroundings import SEAL_FILE, look_at_api, look_at_broker, look_at_folder
+from redrive.settings import Settings
+from redrive.store.clock import DatabaseClock
+from redrive.store.examinations.looking import Examination, Limits, Looking, examine
+from redrive.store.examinations.queue import QUEUE
+from redrive.store.examinations.schema import CATALOGUED, MIGRATIONS
+from redrive.store.examinations.server import Clock, server_examinations, this_machines_clock
+from redrive.store.examinations.upkeep import UPKEEP
+from redrive.store.seal import Sealer
+from redrive.store.workers import MAX_WORKERS_SHOWN
+
+SETTINGS = "settings", "The settings can be read, and do not contradict each other."
+FOLDER = "data folder", "The data folder is Redrive's own, and its disk has room."
+BROKER = "rabbitmq", "RabbitMQ can be reached."
+API = "api", "The API answers, and accepts."
+CONNECTION = "connection"
+
+
+async def diagnose(
+    settings: Settings, url: str | None, *, limits: Limits | None = None, clock: Clock = this_machines_clock
+) -> Diagnosis:
+    """`url`: the database, or None where none was found (the caller says why, by an examination of its own)."""
+    limits = limits or Limits()
+    made = [
+        await _made(*SETTINGS, lambda: _at_once(look_at_settings, settings)),
+        await _made(*FOLDER, lambda: _at_once(look_at_folder, settings)),
+    ]
+    if url is not None:
+        made += await _database(settings, url, limits, clock)
+    if settings.broker_urls:
+        made.append(await _made(*BROKER, lambda: look_at_broker(settings)))
+    made.append(await _made(*API, lambda: look_at_api(settings, limits.skew_s)))
+    return Diagnosis(datetime.now(UTC), tuple(made))
+
+
+def unreadable(why: str) -> Diagnosis:
+    """Where the settings cannot be read, nobody knows what to examine."""
+    seen = Seen(
+        "The settings cannot be read.", [problem(why, "No process of Redrive starts with them.", "Correct them.")]
+    )
+    return Diagnosis(datetime.now(UTC), (examined(*SETTINGS, seen, 0.0),))
+
+
+def unreachable(why: str) -> Examined:
+    fix = "See that it runs, and that the address, the user and the password are right; then run this again."
+    seen = Seen(why, [problem(why, "Nothing works without the database, and nothing of it can be examined.", fix)])
+    return examined(CONNECTION, "The database can be reached.", seen, 0.0)
+
+
+def without_database(diagnosis: Diagnosis, why: str) -> Diagnosis:
+    """The same with the one finding that there is no database to examine."""
+    return Diagnosis(diagnosis.at, (*diagnosis.examinations[:2], unreachable(why), *diagnosis.examinations[2:]))
+
+
+async def _at_once(look: Callable[[Settings], Seen], settings: Settings) -> Seen:
+    return look(settings)
+
+
+async def _made(name: str, title: str, look: Callable[[], Awaitable[Seen]]) -> Examined:
+    began = time.monotonic()
+    try:
+        seen = await look()
+    except (OSError, ValueError, asyncpg.PostgresError) as error:
+        return not_made(name, title, f"{type(error).__name__}: {error}.", time.monotonic() - began)
+    return examined(name, title, seen, time.monotonic() - began)
+
+
+async def _database(settings: Settings, url: str, limits: Limits, clock: Clock) -> list[Examined]:
+    looking = Looking(url, limits)
+    try:
+        server = server_examinations(clock, pooler=settings.pooler != "none")
+        made = await examine(looking, server[:1])
+        if not made[0].made:
+            made = [unreachable(made[0].saw)]
+            return made + _left_out(
+                [*server[1:], MIGRATIONS, *CATALOGUED, *UPKEEP, *QUEUE], "The database does not answer."
+            )
+        made += await examine(looking, [*server[1:], MIGRATIONS])
+        if not made[-1].is_fine:
+            left = _left_out([*CATALOGUED, *QUEUE], "The schema is not the one that this Redrive knows.")
+            return made + await examine(looking, UPKEEP) + left
+        made += await examine(looking, [*CATALOGUED, *UPKEEP, *QUEUE])
+        return made + await examine(looking, [_keys(settings)])
+    finally:
+        await looking.close()
+
+
+def _left_out(examinations: Sequence[Examination], why: str) -> list[Examined]:
+    return [not_made(one.name, one.title, why, is_problem=False) for one in examinations]
+
+
+def _keys(settings: Settings) -> Examination:
+    async def look(looking: Looking) -> Seen:
+        """What settings and database only tell together."""
+        row = await looking.row("doctor_orgs", settings.rabbitmq_org, as_engine=True)
+        workers = await looking.rows("list_workers", DatabaseClock().now(), MAX_WORKERS_SHOWN, as_engine=True)
+        hosts = {worker["host"] for worker in workers}
+        file = settings.data_dir / SEAL_FILE
+        found = []
+        if settings.secret_key is not None:
+            sealer: Sealer | None = Sealer.from_passphrase(settings.secret_key.get_secret_value())
+        else:
+            sealer = Sealer.from_file(file) if file.exists() else None
+        if sealer is not None and row["seal_check"] is not None and not sealer.proves(row["seal_check"]):
+            found.append(
+                problem(
+                    "The secrets in the database were sealed with another key than this machine has.",
+                    "Processes that need it refuse to start here.",
+                    "Set REDRIVE_SECRET_KEY to the one the database was first started with, or copy secret.key from"
+                    " there.",
+                )
+            )
+        if settings.database_url is not None and settings.secret_key is None and len(hosts) > 1:
+            found.append(
+                warning(
+                    f"Workers run on {len(hosts)} machines, and REDRIVE_SECRET_KEY is not set.",
+                    "Each machine needs the same secret.key; one that is set up without a copy of it refuses to start.",
+                    "Set REDRIVE_SECRET_KEY everywhere when the installation is next set up anew, and keep copies"
+                    " of secret.key until then.",
+                )
+            )
+        if settings.broker_urls and not row["is_there"]:
+            found.append(
+                problem(
+                    f"RabbitMQ belongs to the org {settings.rabbitmq_org!r}, which does not exist.",
+                    "Dead messages are not collected, and endpoints of its kind cannot be made.",
+                    f"redrive orgs create {settings.rabbitmq_org}, or set REDRIVE_RABBITMQ_ORG.",
+                )
+            )
+        knows = "is here" if sealer is not None else "is not on this machine"
+        return Seen(f"The key that secrets are sealed with {knows}.", found)
+
+    return Examination("keys", "This machine has the key that secrets are sealed with.", look)

@@ -1,0 +1,228 @@
+"""Examinations of the work: whether it is done, by whom, and what lies."""
+
+from collections.abc import Sequence
+
+from redrive.core.findings import Finding, Seen, problem, span, warning
+from redrive.store.clock import DatabaseClock
+from redrive.store.db import Record
+from redrive.store.examinations.looking import Examination, Looking
+from redrive.store.workers import MAX_WORKERS_SHOWN, SILENT_AFTER_S
+
+MAX_STREAMS = 5_000
+MAX_HELD_COUNTED = 10_000
+# Served where the API is, and only there: no heartbeat tells of it.
+SERVED_BY_THE_API = frozenset({"relay"})
+
+
+def _serves(queue: str) -> bool:
+    return queue in SERVED_BY_THE_API or queue.startswith("notice.")
+
+
+async def look_at_workers(looking: Looking) -> Seen:
+    now = looking.limits.now or DatabaseClock().now()
+    rows = await looking.rows("list_workers", now, MAX_WORKERS_SHOWN, as_engine=True)
+    due = await looking.rows("doctor_due", now, MAX_STREAMS, as_engine=True)
+    live = [row for row in rows if row["silent_s"] < SILENT_AFTER_S]
+    silent = [row for row in rows if row["silent_s"] >= SILENT_AFTER_S]
+    served = {queue for row in live for queue in row["queues"]}
+    waiting = [row for row in due if row["since_s"] >= looking.limits.unserved_s and not _serves(row["queue"])]
+    unserved = sorted({row["queue"] for row in waiting} - served)
+    found: list[Finding] = []
+    if unserved and not live:
+        found.append(
+            problem(
+                f"No worker is at work, and work is due since {span(max(row['since_s'] for row in waiting))}"
+                f" (queues: {', '.join(unserved[:5])}).",
+                "Nothing is delivered.",
+                "Start one: `redrive worker`, with `--app module:name` for Python handlers.",
+            )
+        )
+    elif unserved:
+        found += [_unserved_finding(queue, waiting) for queue in unserved]
+    found += [
+        warning(
+            f"Nothing was heard of the worker {row['host']} (process {row['pid']}) for {span(row['silent_s'])}.",
+            "It was killed, hangs, or cannot reach the database. What it had in hand was given to others when its"
+            " leases ended.",
+            f"See whether process {row['pid']} on {row['host']} lives. If it was killed, this is forgotten after a"
+            " day.",
+        )
+        for row in silent
+    ]
+    hosts = len({row["host"] for row in live})
+    return Seen(f"{len(live)} workers on {hosts} machines serve {len(served)} queues; {len(silent)} are silent.", found)
+
+
+def _unserved_finding(queue: str, waiting: Sequence[Record]) -> Finding:
+    since_s = max(row["since_s"] for row in waiting if row["queue"] == queue)
+    kind, _, name = queue.partition(":")
+    fix = f"Start one: `redrive worker --app module:name`, with an app that registers {name!r}."
+    if kind == "rabbitmq" or queue.startswith("rabbitmq"):
+        fix = "Set REDRIVE_RABBITMQ_URL for the workers (and install redrive[rabbitmq])."
+    elif not name:
+        fix = "Start one: `redrive worker`."
+    return problem(
+        f"No worker serves the queue {queue!r}, in which work is due since {span(since_s)}.", "Nobody will do it.", fix
+    )
+
+
+async def look_at_due(looking: Looking) -> Seen:
+    limits = looking.limits
+    rows = await looking.rows("doctor_due", limits.now, MAX_STREAMS, as_engine=True)
+    late = [row for row in rows if row["since_s"] >= limits.due_s and not _serves(row["queue"])]
+    oldest = f"The oldest due task has waited {span(rows[0]['since_s'])}." if rows else "Nothing is due."
+    found = []
+    if late:
+        worst = late[0]
+        tell = problem if worst["since_s"] >= limits.grave_due_s else warning
+        found.append(
+            tell(
+                f"Work is due since {span(worst['since_s'])} (queue {worst['queue']!r}, org {worst['org']!r}"
+                + (f", endpoint {worst['endpoint']!r}" if worst["endpoint"] else "")
+                + f"), and in {len(late)} streams since more than {span(limits.due_s)}.",
+                "Workers do not keep up, or are not there: deliveries come late.",
+                "Run more workers (`redrive worker`, or `serve --workers`), or raise REDRIVE_CONCURRENCY; `redrive"
+                " top` shows whether it"
+                " shrinks.",
+            )
+        )
+    return Seen(oldest, found)
+
+
+async def look_at_holds(looking: Looking) -> Seen:
+    rows = await looking.rows("doctor_holds", MAX_HELD_COUNTED, as_engine=True)
+    found = [_hold_finding(row) for row in rows if row["held"] or row["by_engine"]]
+    return Seen(
+        f"{len(rows)} things are paused or disabled, and hold {max((row['held'] for row in rows), default=0)} tasks"
+        " at most.",
+        found,
+    )
+
+
+def _hold_finding(row: Record) -> Finding:
+    many = f"{row['held']}{'+' if row['held'] >= MAX_HELD_COUNTED else ''} tasks"
+    because = f" ({row['because'].rstrip('. ')})" if row["because"] else ""
+    by = f" by {row['by']}" if row["by"] else ""
+    since = f"{row['since']:%Y-%m-%d %H:%M}Z"
+    org = f" --org {row['org']}" if row["org"] not in (None, "default") else ""
+    if row["is_disabled"]:
+        return warning(
+            f"The endpoint {row['name']!r} of {row['org']!r} is disabled since {since}{because} and holds {many}.",
+            "Nothing is sent to it, and nothing for it is lost.",
+            f"When it can receive again: redrive endpoints enable '{row['name']}'{org}",
+        )
+    what = {"installation": "The installation", "org": f"The org {row['name']!r}"}.get(
+        row["scope"], f"The endpoint {row['name']!r} of {row['org']!r}"
+    )
+    resume = {"installation": " --installation", "endpoint": f" --endpoint '{row['name']}'"}.get(row["scope"], "")
+    return warning(
+        f"{what} is paused since {since}{by}{because} and holds {many}.",
+        "Nothing of it is delivered until somebody resumes it; nothing is lost.",
+        f"redrive resume{resume}{org}",
+    )
+
+
+async def look_at_endpoints(looking: Looking) -> Seen:
+    limits = looking.limits
+    rows = await looking.rows("doctor_breakers", limits.now, as_engine=True)
+    tries = await looking.rows("doctor_tries", limits.now, as_engine=True)
+    found = [
+        warning(
+            f"The breaker of {row['name']!r} ({row['org']!r}) is {row['state']} since {span(row['since_s'])}"
+            + (f": {row['reason']}" if row["reason"] else "."),
+            "The endpoint fails: its tasks wait until a probe succeeds. After days of that it is disabled.",
+            f"See what it answers: redrive endpoints show '{row['name']}'"
+            + (f" --org {row['org']}" if row["org"] != "default" else ""),
+        )
+        for row in rows
+        if row["since_s"] >= limits.breaker_s
+    ]
+    failed, ended = sum(row["failed"] for row in tries), sum(row["failed"] + row["succeeded"] for row in tries)
+    if failed >= limits.failed_tries and failed >= limits.failed_share * ended:
+        worst = tries[0]
+        found.append(
+            warning(
+                f"{failed} of {ended} tries of the last ten minutes failed, {worst['failed']} of them at"
+                f" {worst['name'] or 'handlers'!r}"
+                f" ({worst['org']!r}).",
+                "Workers are busy with what fails again and again: a storm of retries.",
+                "If the receiver is down for long: redrive pause --endpoint "
+                f"'{worst['name']}'; what is held goes on with redrive resume.",
+            )
+        )
+    return Seen(
+        f"{len(rows)} breakers are not closed; {failed} of {ended} tries of the last ten minutes failed.", found
+    )
+
+
+async def look_at_letters(looking: Looking) -> Seen:
+    rows = await looking.rows("doctor_letters", as_engine=True)
+    found = []
+    for row in rows:
+        if row["n"] <= looking.limits.open_letters:
+            continue
+        org = f" --org {row['org']}" if row["org"] != "default" else ""
+        cause = f"; {row['alike']} of them have one cause" if row["alike"] else ""
+        look = f"redrive dead list --fingerprint {row['fingerprint']}{org}, then " if row["fingerprint"] else ""
+        found.append(
+            warning(
+                f"The org {row['org']!r} has {row['n']} open dead letters{cause}.",
+                "Each is something that failed for good, and waits for a person.",
+                f"{look}redrive dead retry --all --fingerprint {row['fingerprint'] or '…'}{org} once the cause is"
+                " gone.",
+            )
+        )
+    return Seen(f"{sum(row['n'] for row in rows)} dead letters are open, in {len(rows)} orgs.", found)
+
+
+async def look_at_background(looking: Looking) -> Seen:
+    limits = looking.limits
+    operations = await looking.rows("doctor_operations", limits.now, limits.step_late_s, as_engine=True)
+    untold = await looking.row("doctor_untold", limits.now, as_engine=True)
+    broker = await looking.rows("doctor_broker", as_engine=True)
+    found = [_operation_finding(row) for row in operations]
+    if untold["since_s"] is not None and untold["since_s"] >= limits.untold_s:
+        found.append(
+            warning(
+                f"{untold['n']} notices wait to be told, the oldest since {span(untold['since_s'])}.",
+                "Nobody is told of dead letters and of endpoints that fail.",
+                "Workers tell them: start one (`redrive worker`).",
+            )
+        )
+    found += [
+        warning(
+            f"The queue {row['queue']!r} of RabbitMQ is not collected: {row['problem']}",
+            "What dies there is not among the dead letters.",
+            "See that it exists and that the broker's user may read it; `redrive broker` shows all of them.",
+        )
+        for row in broker
+    ]
+    return Seen(f"{len(operations)} operations stand still, {untold['n']} notices wait to be told.", found)
+
+
+def _operation_finding(row: Record) -> Finding:
+    what = f"The operation {row['id']} ({row['action']}, org {row['org']!r}, {row['done']} of {row['total']} done)"
+    org = f" --org {row['org']}" if row["org"] != "default" else ""
+    if row["state"] == "paused" and row["note"]:
+        return warning(
+            f"{what} paused itself: {row['note']}",
+            "It goes on only when a person says so.",
+            f"redrive operations resume {row['id']}{org}, or redrive operations cancel {row['id']}{org}",
+        )
+    return problem(
+        f"{what} has stood still for {span(row['late_s'])}.",
+        "No process takes its next step.",
+        "Start a worker or an API server: each takes steps of operations.",
+    )
+
+
+QUEUE = [
+    Examination("workers", "Live workers serve every queue that has work, and none is silent.", look_at_workers),
+    Examination("due", "What is due is taken up soon.", look_at_due),
+    Examination("holds", "Nothing holds tasks that somebody has forgotten.", look_at_holds),
+    Examination("endpoints", "Endpoints take what is sent to them.", look_at_endpoints),
+    Examination("dead letters", "Few dead letters wait for a person.", look_at_letters),
+    Examination(
+        "background", "What runs beside the deliveries goes on: operations, notices, collectors.", look_at_background
+    ),
+]

@@ -1,0 +1,116 @@
+"""Everything at a glance: rates, depths, workers, the worst endpoints, what lies. Of one org or all. For `redrive top`.
+
+From what is counted on write, and from the ends of indexes: each question is bounded, whatever the tables hold.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from redrive.core.pulse import WAIT_SLOTS, quantile, rate_of
+from redrive.store.clock import Clock
+from redrive.store.db import Database, Record, Session
+from redrive.store.workers import WorkerSeen, list_workers
+
+MINUTES = 15
+MAX_WORKERS = 50
+MAX_ROWS = 10  # endpoints, groups, operations
+MAX_ORGS = 50
+MAX_STREAMS = 2_000  # looked at for what is due longest
+LEASE_STREAMS, LEASES_EACH = 100, 200
+
+
+@dataclass(frozen=True, slots=True)
+class Minute:
+    at: datetime
+    created: int = 0
+    delivered: int = 0
+    failed: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class AtWork:
+    worker: WorkerSeen
+    leases: int  # that were found; the whole installation's are in the depths
+
+
+@dataclass(frozen=True, slots=True)
+class Overview:
+    """`minutes`: the last 15, oldest first; the last one goes on."""
+
+    at: datetime
+    org: str | None  # None: all
+    minutes: tuple[Minute, ...]
+    waits: tuple[int, ...]
+    counted: dict[str, int]
+    oldest_due_s: float | None
+    workers: tuple[AtWork, ...]
+    endpoints: tuple[dict[str, Any], ...]
+    groups: tuple[dict[str, Any], ...]
+    operations: tuple[dict[str, Any], ...]
+
+    @property
+    def last(self) -> Minute:
+        """The last whole minute."""
+        return self.minutes[-2]
+
+    @property
+    def success_rate(self) -> float | None:
+        """Of what ended in these minutes, 0 to 1."""
+        delivered = sum(minute.delivered for minute in self.minutes)
+        return rate_of(delivered, delivered + sum(minute.failed for minute in self.minutes))
+
+    def wait_s(self, share: float) -> float | None:
+        """The seconds within which this share was delivered."""
+        return quantile(self.waits, share)
+
+
+async def overview(engine: Database, org: tuple[UUID, str] | None, clock: Clock) -> Overview:
+    org_id, name = org if org is not None else (None, None)
+    async with engine.transaction(isolation="repeatable_read", readonly=True) as session:
+        now = clock.now()
+        pulses = await session.fetch("top_pulse", org_id, now, MINUTES)
+        counted = {row["name"]: row["n"] for row in await session.fetch("top_counters", org_id)}
+        due = [row for row in await session.fetch("doctor_due", now, MAX_STREAMS) if name in (None, row["org"])]
+        return Overview(
+            pulses[0]["now"],
+            name,
+            _minutes(pulses),
+            _waits(pulses),
+            counted,
+            max((row["since_s"] for row in due), default=None),
+            await _workers(session, clock),
+            _dicts(await session.fetch("top_endpoints", org_id, now, MAX_ROWS)),
+            _dicts(await session.fetch("top_groups", org_id, MAX_ROWS)),
+            _dicts(await session.fetch("top_operations", org_id, MAX_ROWS)),
+        )
+
+
+async def orgs(engine: Database) -> list[tuple[UUID, str]]:
+    return [(row["org_id"], row["name"]) for row in await engine.fetch("top_orgs", MAX_ORGS)]
+
+
+async def _workers(session: Session, clock: Clock) -> tuple[AtWork, ...]:
+    leases = {row["worker_id"]: row["n"] for row in await session.fetch("top_leases", LEASE_STREAMS, LEASES_EACH)}
+    seen = (await list_workers(session, clock))[:MAX_WORKERS]
+    return tuple(AtWork(worker, leases.get(worker.id, 0)) for worker in seen)
+
+
+def _minutes(rows: Sequence[Record]) -> tuple[Minute, ...]:
+    told = {row["at"]: row for row in rows if row["at"] is not None}
+    moments = [rows[0]["newest"] - timedelta(minutes=back) for back in reversed(range(MINUTES))]
+    return tuple(
+        Minute(at, *(told[at][name] for name in ("created", "delivered", "failed"))) if at in told else Minute(at)
+        for at in moments
+    )
+
+
+def _waits(rows: Sequence[Record]) -> tuple[int, ...]:
+    parts = [row["waits"] for row in rows if row["at"] is not None]
+    return tuple(sum(column) for column in zip(*parts, strict=True)) if parts else (0,) * WAIT_SLOTS
+
+
+def _dicts(rows: Sequence[Record]) -> tuple[dict[str, Any], ...]:
+    return tuple(dict(row) for row in rows)

@@ -1,0 +1,7 @@
+-- doctor_server: what server this is, how many of its connections are taken, and as whom we are connected.
+SELECT current_setting('server_version_num')::int AS version_num, current_setting('server_version') AS version,
+       pg_is_in_recovery() AS is_standby, pg_backend_pid() AS pid, current_user::text AS login,
+       (SELECT r.rolsuper FROM pg_roles r WHERE r.rolname = current_user) AS is_superuser,
+       current_setting('max_connections')::int - current_setting('superuser_reserved_connections')::int AS most,
+       (SELECT count(*)::int FROM pg_stat_activity a WHERE a.backend_type = 'client backend') AS used,
+       (SELECT setting FROM pg_settings WHERE name = 'default_transaction_read_only') AS read_only;

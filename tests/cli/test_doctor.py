@@ -1,0 +1,305 @@
+"""`redrive doctor`, `tail` and `top` on an installation as people start it, and on what may be wrong around one."""
+
+import asyncio
+import fcntl
+import json
+import os
+import pty
+import re
+import shutil
+import signal
+import struct
+import termios
+from collections.abc import AsyncIterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from redrive.cli.top_view import lines
+from redrive.core.findings import Severity
+from redrive.doctor.configuration import look_at_settings
+from redrive.doctor.diagnose import diagnose
+from redrive.doctor.surroundings import look_at_folder
+from redrive.settings import load_settings
+from redrive.store.clock import DatabaseClock
+from redrive.store.overview import orgs, overview
+from support.http import HttpClient
+from support.pgbouncer import pgbouncer
+from support.processes import ADMIN_KEY, LOOPBACK, Program, Served, program, serve, until
+from support.receiver import open_receiver
+
+from .command import COMMAND, clean_env, redrive
+from .world import World, make_org
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def served(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Served]:
+    """With the log all but silent: what is watched does not depend on it."""
+    folder = Path("/tmp") / f"rd-{tmp_path_factory.mktemp('doctor').name}-{os.getpid()}"
+    folder.mkdir(mode=0o755)
+    quiet = {"REDRIVE_LOG_LEVEL": "critical", "REDRIVE_ALLOW_NETWORKS": LOOPBACK}
+    try:
+        async with serve("--workers", "1", data_dir=folder / "data", env=quiet) as running:
+            yield running
+    finally:
+        shutil.rmtree(folder)
+
+
+def place(served: Served) -> dict[str, str]:
+    assert served.data_dir is not None
+    return {
+        "REDRIVE_DATA_DIR": str(served.data_dir),
+        "REDRIVE_ALLOW_NETWORKS": LOOPBACK,
+        "REDRIVE_PORT": str(served.port),
+    }
+
+
+def found(examined: dict[str, Any]) -> list[str]:
+    return [finding["what"] for one in examined["examinations"] for finding in one["findings"]]
+
+
+async def test_on_a_fresh_installation_it_finds_nothing(served: Served) -> None:
+    ended = await redrive("doctor", "--strict", "--json", env=place(served))
+    assert (found(ended.object), ended.code) == ([], 0)
+    made = {one["name"]: one["saw"] for one in ended.object["examinations"] if one["made"]}
+    assert len(made) == 19
+    assert made["api"].endswith("/readyz answers 200.")
+    shown = await redrive("doctor", env=place(served))
+    assert shown.out.endswith("19 examinations, nothing found.\n")
+
+
+async def test_what_happens_is_seen_as_it_happens_whatever_the_log_says(served: Served) -> None:
+    """Accepted, failed, delivered, dead by processes; redriven by a person at another command."""
+    api = HttpClient(served.host, served.port, ADMIN_KEY)
+    async with open_receiver() as receiver, program("tail", "--json", env=place(served)) as tail:
+        receiver.script(404)
+        added = await api.post(
+            "/v1/endpoints", {"name": "till", "url": receiver.url, "event_types": ["tail.*"], "policy": "immediate"}
+        )
+        assert added.status == 201
+        one_only = program(
+            "tail", "--status", "failed", "--event-type", "tail.d*", "--endpoint", "till", env=place(served)
+        )
+        async with one_only as filtered:
+            for running in (tail, filtered):
+                await until(partial(heard, running, "Watching 2 processes"), within_s=20)
+            secret = {"event_type": "tail.dies", "payload": {"canary": "never-shown"}, "correlation_id": "c-1"}
+            died = (await api.post("/v1/events", secret)).json["event_id"]
+            await until(lambda: "dead" in seen_of(tail, died))
+            lived = (await api.post("/v1/events", {**secret, "event_type": "tail.lives"})).json["event_id"]
+            await until(lambda: seen_of(tail, lived) == ["accepted", "delivered"])
+            retried = await redrive("dead", "retry", "--all", "--event-type", "tail.*", "--now", env=place(served))
+            assert retried.code == 0, retried.err
+            await until(lambda: sorted(seen_of(tail, died)) == ["accepted", "dead", "delivered", "redriven"])
+            [dead] = [json.loads(line) for line in tail.out if f'"{died}"' in line and '"dead"' in line]
+            assert (dead["endpoint"], dead["org"], dead["correlation_id"]) == ("till", "default", "c-1")
+            await until(lambda: len(filtered.out) == 1)
+            assert re.fullmatch(
+                rf"\d\d:\d\d:\d\d dead +default tail.dies {died} → till  permanent: HTTP 404.*", filtered.out[0]
+            )
+            assert "never-shown" not in "".join(tail.out + filtered.out)
+            filtered.send(signal.SIGINT)
+            async with asyncio.timeout(10):
+                assert await filtered.process.wait() == 130
+            assert not heard(filtered, "Traceback")
+    api.close()
+
+
+def heard(running: Program, words: str) -> bool:
+    return any(words in line.get("text", "") for line in running.log)
+
+
+def seen_of(running: Program, event_id: str) -> list[str]:
+    return [line["what"] for line in map(json.loads, running.out) if line.get("event_id") == event_id]
+
+
+async def test_on_a_terminal_top_fits_it_and_takes_keys(served: Served) -> None:
+    """A real terminal, which becomes small on the way."""
+    terminal, other_end = pty.openpty()
+    resize(terminal, rows=30, columns=100)
+    process = await asyncio.create_subprocess_exec(
+        *COMMAND,
+        "top",
+        "--every",
+        "0.5",
+        stdin=other_end,
+        stdout=other_end,
+        stderr=asyncio.subprocess.PIPE,
+        env=clean_env(TERM="xterm-256color", **place(served)) | {"COLUMNS": "", "LINES": ""},
+        cwd="/",
+    )
+    screen = Screen(terminal)
+    try:
+        await until(lambda: "redrive top  all orgs" in screen.text and "1 of 1" not in screen.text, within_s=20)
+        await until(lambda: "seen" in screen.text and "q quit" in screen.text)
+        os.write(terminal, b"o")
+        await until(lambda: "redrive top  default" in screen.text)
+        os.write(terminal, b"p")
+        await until(lambda: "PAUSED" in screen.text)
+        resize(terminal, rows=6, columns=30)
+        screen.clear()
+        await until(lambda: "15 minutes" in screen.text)
+        await until(lambda: max(map(len, screen.lines)) <= 30)
+        os.write(terminal, b"q")
+        async with asyncio.timeout(10):
+            assert await process.wait() == 0
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+        screen.close()
+        os.close(terminal)
+        os.close(other_end)
+
+
+class Screen:
+    """What a program has written to a terminal, without what only moves the cursor or colours."""
+
+    def __init__(self, terminal: int) -> None:
+        self._terminal = terminal
+        self._written = b""
+        self._loop = asyncio.get_running_loop()
+        self._loop.add_reader(terminal, self._read)
+
+    def _read(self) -> None:
+        self._written += os.read(self._terminal, 65_536)
+
+    @property
+    def text(self) -> str:
+        return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", self._written.decode(errors="replace"))
+
+    @property
+    def lines(self) -> list[str]:
+        return self.text.replace("\r", "").split("\n")
+
+    def clear(self) -> None:
+        self._written = b""
+
+    def close(self) -> None:
+        self._loop.remove_reader(self._terminal)
+
+
+def resize(terminal: int, *, rows: int, columns: int) -> None:
+    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+
+
+async def test_top_counts_what_there_is_of_all_orgs_or_of_one(world: World) -> None:
+    await make_org(world.engine, "another")
+    await world.succeeded()
+    await world.dead()
+    await world.retrying()
+    await world.leased()
+    ended = await redrive("top", "--once", "--json", url=world.url)
+    told = ended.object
+    assert told["depth"] == {"waiting": 1, "retrying": 1, "in_flight": 1, "held": 0}
+    assert told["dead_letters"] == {"open": 1, "replaying": 0}
+    assert sum(minute["delivered"] for minute in told["minutes"]) == 1
+    assert told["success_rate"] == 0.5
+    [group] = told["groups"]
+    assert (group["n"], group["event_type"]) == (1, "order.paid")
+    other = (await redrive("top", "--once", "--json", "--org", "another", url=world.url)).object
+    assert (other["depth"]["waiting"], other["groups"], other["success_rate"]) == (0, [], None)
+    plain = (await redrive("top", url=world.url)).out  # no terminal: once, and plain
+    assert "depth       1 waiting  1 retrying  1 in flight  0 held" in plain
+    assert "\x1b" not in plain
+    assert (await redrive("top", "--org", "nobody", url=world.url)).code == 1
+
+
+async def test_top_fits_whatever_terminal_there_is(world: World) -> None:
+    await world.dead()
+    chosen = (await orgs(world.engine))[0]
+    for org in (None, chosen):
+        seen = await overview(world.engine, org, DatabaseClock())
+        for width in (1, 10, 30, 69, 80, 200):
+            for height in (1, 2, 5, 8, 12, 24, 60):
+                drawn = lines(seen, width=width, height=height)
+                assert 0 < len(drawn) <= height
+                assert max(line.cell_len for line in drawn) <= width
+
+
+async def test_through_a_pooler_tail_says_that_it_cannot_and_what_to_set(
+    world: World, database_url: str, data_dir: Path
+) -> None:
+    with pgbouncer(database_url, data_dir) as pooled:
+        given = {"REDRIVE_DATABASE_POOLER": "transaction"}
+        ended = await redrive("tail", url=pooled, env=given)
+        assert ended.code == 1
+        assert "REDRIVE_DATABASE_DIRECT_URL" in ended.err
+        examined = await redrive("doctor", "--json", url=pooled, env=given)
+        assert any("through a pooler" in what for what in found(examined.object))
+        assert [one["name"] for one in examined.object["examinations"] if not one["made"]] == []
+
+
+@pytest.mark.parametrize(
+    ("word", "code"), [(("--status", "unheard"), 2), (("--org", "nobody"), 1), (("--endpoint", "x"), 1)]
+)
+async def test_tail_refuses_what_cannot_be(world: World, word: tuple[str, ...], code: int) -> None:
+    assert (await redrive("tail", *word, url=world.url)).code == code
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"allow_networks": "0.0.0.0/0"}, "nearly everything"),
+        ({"allow_networks": "169.254.0.0/16"}, "169.254.169.254"),
+        ({"allow_networks": "127.0.0.0/8", "host": "0.0.0.0", "public_url": "http://a.example"}, "this machine itself"),
+        ({"host": "0.0.0.0"}, "REDRIVE_PUBLIC_URL is not set"),
+        ({"public_url": "https://a.example"}, "REDRIVE_TRUST_PROXY is not set"),
+        (
+            {"database_url": "postgresql://a/b", "database_pooler": "transaction"},
+            "REDRIVE_DATABASE_DIRECT_URL is not set",
+        ),
+        ({"database_direct_url": "postgresql://a/b"}, "but not REDRIVE_DATABASE_URL"),
+        ({"rabbitmq_collect": "a-dlq"}, "but REDRIVE_RABBITMQ_URL is not set"),
+        ({"log_level": "error"}, "The log level is error"),
+        ({"admin_key": "short"}, "REDRIVE_ADMIN_KEY has fewer"),
+    ],
+)
+def test_settings_that_contradict_each_other_or_are_risky_are_told(given: dict[str, Any], says: str) -> None:
+    [finding] = look_at_settings(load_settings(**given)).findings
+    assert says in finding.what
+
+
+def test_settings_as_they_come_are_fine() -> None:
+    assert look_at_settings(load_settings()).findings == []
+    assert look_at_settings(load_settings(allow_networks="10.1.0.0/16,127.0.0.0/8")).findings == []
+
+
+def test_a_data_folder_that_others_can_read_or_that_is_not_there_is_told(tmp_path: Path) -> None:
+    settings = load_settings(data_dir=tmp_path)
+    assert look_at_folder(settings).findings == []
+    (tmp_path / "secret.key").write_text("0" * 64)
+    (tmp_path / "secret.key").chmod(0o644)
+    [finding] = look_at_folder(settings).findings
+    assert finding.fix == f"chmod 600 {tmp_path / 'secret.key'}"
+    [gone] = look_at_folder(load_settings(data_dir=tmp_path / "nothing")).findings
+    assert gone.severity is Severity.PROBLEM
+    assert not look_at_folder(load_settings(data_dir=tmp_path / "nothing", database_url="postgresql://a/b")).findings
+
+
+async def test_around_a_database_that_is_away_the_rest_is_examined(tmp_path: Path) -> None:
+    settings = load_settings(
+        data_dir=tmp_path, rabbitmq_url="amqp://u:a-password@127.0.0.1:9/", public_url="http://127.0.0.1:9"
+    )
+    diagnosis = await diagnose(settings, "postgresql://nobody:a-password@127.0.0.1:9/nothing")
+    told = {one.name: one for one in diagnosis.examinations}
+    assert [name for name, one in told.items() if one.findings] == ["connection", "rabbitmq", "api"]
+    assert not told["due"].made
+    assert diagnosis.needs_somebody
+    assert "a-password" not in repr(diagnosis)
+
+
+@pytest.mark.parametrize("env", [{"REDRIVE_PORT": "x"}, {"REDRIVE_DATA_DIR": "/nonexistent"}])
+async def test_where_nothing_can_be_found_out_that_is_the_finding(env: dict[str, str]) -> None:
+    ended = await redrive("doctor", env=env)
+    assert ended.code == 1
+    assert "PROBLEM" in ended.out
+    assert "Traceback" not in ended.err
+
+
+async def test_another_key_than_the_database_knows_is_told(served: Served) -> None:
+    ended = await redrive("doctor", "--json", env=place(served) | {"REDRIVE_SECRET_KEY": "another key than that"})
+    assert found(ended.object) == ["The secrets in the database were sealed with another key than this machine has."]

@@ -1,0 +1,294 @@
+"""What `redrive doctor` sees in a database: each trouble that is planted, and none where there is none."""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from datetime import UTC, datetime, timedelta
+from importlib import resources
+
+import asyncpg
+import pytest
+import pytest_asyncio
+
+from redrive.core.findings import Examined, Finding, Severity
+from redrive.store.embedded import EmbeddedPostgres
+from redrive.store.examinations.advice import role_findings
+from redrive.store.examinations.looking import Examination, Limits, Looking, examine
+from redrive.store.examinations.queue import QUEUE
+from redrive.store.examinations.schema import CATALOGUE, CATALOGUED, MIGRATIONS, as_text, catalogue_of, from_text
+from redrive.store.examinations.server import (
+    look_at_clock,
+    look_at_connection,
+    server_examinations,
+    this_machines_clock,
+)
+from redrive.store.examinations.upkeep import UPKEEP
+from support.engine import Connection, Engine
+
+# This server is quick and not durable (conftest.FAST_SETTINGS): that is found, and nothing else.
+ALL = [*server_examinations(this_machines_clock, pooler=False), MIGRATIONS, *CATALOGUED, *UPKEEP, *QUEUE]
+NOT_DURABLE = {"fsync is off.", "full_page_writes is off.", "synchronous_commit is off."}
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def owner(database_url: str) -> AsyncIterator[Connection]:
+    """Whoever owns the schema of a database of its own, and may break it."""
+    connection = await asyncpg.connect(database_url)
+    yield connection
+    await connection.close()
+
+
+async def made(url: str, examinations: Sequence[Examination] = ALL, **limits: object) -> dict[str, Examined]:
+    looking = Looking(url, Limits(**limits))  # type: ignore[arg-type]
+    try:
+        return {one.name: one for one in await examine(looking, examinations)}
+    finally:
+        await looking.close()
+
+
+def findings(examined: dict[str, Examined]) -> list[Finding]:
+    return [finding for one in examined.values() for finding in one.findings]
+
+
+async def in_two_hours(engine: Engine) -> datetime:
+    now: datetime = await engine.sql.fetchval("SELECT clock_timestamp()")
+    return now + timedelta(hours=2)
+
+
+async def test_what_the_migrations_make_is_what_databases_are_compared_with(empty_url: str) -> None:
+    looking = Looking(empty_url, Limits())
+    there = as_text(catalogue_of(await looking.rows("doctor_catalogue")))
+    await looking.close()
+    kept = resources.files("redrive.store.examinations").joinpath(CATALOGUE).read_text(encoding="utf-8")
+    assert there == kept, "the migrations make something else now: run `make catalogue`"
+    assert as_text(from_text(kept)) == kept
+
+
+async def test_nothing_is_found_where_nothing_is_wrong(live: Engine) -> None:
+    await live.endpoint()
+    await live.accept_many(20)
+    for place, job in enumerate(await live.claim(15)):
+        await (live.succeed, live.fail, live.kill)[place % 3](job)
+    examined = await made(live.url)
+    assert {finding.what for finding in findings(examined)} == NOT_DURABLE
+    assert [one.name for one in examined.values() if not one.made] == []
+
+
+async def test_whatever_was_changed_in_the_schema_is_found_and_what_it_says_to_do_puts_it_right(
+    owner: Connection, database_url: str
+) -> None:
+    await owner.execute("""
+        DROP INDEX redrive.task_stream;
+        DROP INDEX redrive.task_under_way;
+        DROP TRIGGER operation_transition ON redrive.operation;
+        ALTER TABLE redrive.operation_item DISABLE TRIGGER operation_item_transition;
+        ALTER TABLE redrive.dead_letter DROP CONSTRAINT dead_letter_state_check;
+        ALTER TABLE redrive.event DISABLE ROW LEVEL SECURITY;
+        ALTER TABLE redrive.attempt NO FORCE ROW LEVEL SECURITY;
+        DROP POLICY tenant ON redrive.task;
+        CREATE POLICY everything ON redrive.endpoint TO redrive_app USING (true);
+        ALTER POLICY tenant ON redrive.run USING (true);
+        GRANT DELETE ON redrive.audit TO redrive_app;
+        REVOKE INSERT ON redrive.event FROM redrive_engine;
+        GRANT SELECT ON redrive.session TO redrive_app;
+        GRANT EXECUTE ON FUNCTION redrive.analyse_new() TO PUBLIC;
+        CREATE FUNCTION public.theirs() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NEW; END';
+        CREATE TRIGGER theirs BEFORE INSERT ON redrive.event FOR EACH ROW EXECUTE FUNCTION public.theirs();
+    """)
+    found = findings(await made(database_url, CATALOGUED))
+    said = "\n".join(finding.what for finding in found)
+    for what in (
+        "The index task_stream on task is missing.",
+        "The index task_under_way on task is missing.",
+        "The trigger operation.operation_transition is missing.",
+        "The trigger operation_item.operation_item_transition is switched off.",
+        "The constraint dead_letter.dead_letter_state_check is missing.",
+        "Row-level security of event is not enabled.",
+        "Row-level security of attempt is not forced.",
+        "The policy tenant of task is missing.",
+        "endpoint has a policy that no migration made: everything.",
+        "The policy tenant of run is not as the migrations made it.",
+        "The rights of redrive_app on audit are not those that the migrations gave.",
+        "The rights of redrive_engine on event are not those that the migrations gave.",
+        "A right was granted that no migration gave: redrive_app on session.",
+        "A right was granted that no migration gave: PUBLIC on analyse_new().",
+        "event has a trigger that no migration made: theirs.",
+    ):
+        assert what in said
+    assert len(found) == 15
+    for finding in found:
+        for statement in finding.fix.partition(" unless ")[0].split("; "):
+            await owner.execute(statement)
+    assert findings(await made(database_url, CATALOGUED)) == []
+
+
+async def test_a_function_that_was_replaced_and_a_table_that_is_gone_are_told_with_the_migration_that_made_them(
+    owner: Connection, database_url: str
+) -> None:
+    await owner.execute("""
+        CREATE OR REPLACE FUNCTION redrive.may_change() RETURNS boolean LANGUAGE sql STABLE AS 'SELECT true';
+        DROP TABLE redrive.effect;
+    """)
+    found = {finding.what: finding.fix for finding in findings(await made(database_url, CATALOGUED))}
+    assert "0006_roles.sql" in found["The function may_change() is not as the migrations made it."]
+    assert "0035_workflows.sql" in found["The table effect is missing."]
+    assert len(found) == 2  # of the table's columns, indexes and policies nothing is said
+
+
+async def test_a_schema_of_another_redrive_is_told(owner: Connection, database_url: str) -> None:
+    await owner.execute("DELETE FROM redrive.schema_migration WHERE version = 38")
+    await owner.execute("UPDATE redrive.schema_migration SET checksum = 'another' WHERE version = 7")
+    found = findings(await made(database_url, [MIGRATIONS]))
+    assert [finding.fix.split(",")[0] for finding in found] == ["redrive migrate", "Install the release that made it"]
+    await owner.execute("INSERT INTO redrive.schema_migration VALUES (990, 'of_the_future', '')")
+    assert "A newer Redrive" in findings(await made(database_url, [MIGRATIONS]))[0].why
+
+
+async def test_a_role_that_may_more_than_it_should_is_told() -> None:
+    row = {
+        "name": "redrive_app",
+        "rolsuper": True,
+        "rolbypassrls": True,
+        "rolcanlogin": False,
+        "rolcreaterole": False,
+        "owns": 3,
+        "member_of": ["redrive_engine"],
+    }
+    fixes = [finding.fix for finding in role_findings(row)]  # type: ignore[arg-type]
+    assert fixes[:2] == ["ALTER ROLE redrive_app NOSUPERUSER;", "ALTER ROLE redrive_app NOBYPASSRLS;"]
+    assert "REVOKE redrive_engine FROM redrive_app;" in fixes
+    assert len(fixes) == 4
+
+
+@pytest.mark.parametrize(
+    ("off_s", "severity"),
+    [(0, None), (5, Severity.WARNING), (-5, Severity.WARNING), (3600, Severity.PROBLEM), (-86_400, Severity.PROBLEM)],
+)
+async def test_a_clock_that_is_off_is_found(empty_url: str, off_s: float, severity: Severity | None) -> None:
+    looking = Looking(empty_url, Limits())
+    seen = await look_at_clock(looking, lambda: datetime.now(UTC) + timedelta(seconds=off_s))
+    await looking.close()
+    assert [finding.severity for finding in seen.findings] == ([severity] if severity else [])
+    if severity:
+        assert ("ahead of" if off_s > 0 else "behind") in seen.saw
+
+
+async def test_a_transaction_left_open_is_found_with_whoever_left_it(live: Engine) -> None:
+    forgetful = await asyncpg.connect(live.url, server_settings={"application_name": "a-report"})
+    try:
+        await forgetful.execute("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1 FROM redrive.task")
+        assert findings(await made(live.url, UPKEEP)) == []
+        [found] = findings(await made(live.url, UPKEEP, now=await in_two_hours(live)))
+        pid = forgetful.get_server_pid()
+        assert found.severity is Severity.PROBLEM
+        assert f"process {pid}, a-report" in found.what
+        assert "2 h" in found.what
+        assert f"pg_terminate_backend({pid})" in found.fix
+    finally:
+        await forgetful.close()
+    assert findings(await made(live.url, UPKEEP, now=await in_two_hours(live))) == []
+
+
+async def test_a_replication_slot_that_nobody_reads_is_found(live: Engine, postgres: EmbeddedPostgres) -> None:
+    superuser = await asyncpg.connect(postgres.superuser_url)
+    await superuser.execute("SELECT pg_create_physical_replication_slot('a_copy_that_is_gone')")
+    try:
+        [found] = findings(await made(live.url, UPKEEP))
+        assert "a_copy_that_is_gone" in found.what
+    finally:
+        await superuser.execute("SELECT pg_drop_replication_slot('a_copy_that_is_gone')")
+        await superuser.close()
+
+
+async def test_who_waits_for_a_lock_is_found_with_who_has_it(live: Engine) -> None:
+    holder, waiter = [await asyncpg.connect(live.url, server_settings={"role": "redrive_engine"}) for _ in range(2)]
+    try:
+        await holder.execute("BEGIN; SELECT pg_advisory_xact_lock(42)")
+        waiting = asyncio.create_task(waiter.execute("SELECT pg_advisory_lock(42)"))
+        await live.until("SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted)")
+        [found] = findings(await made(live.url, UPKEEP[2:], now=await in_two_hours(live)))
+        assert f"Process {waiter.get_server_pid()} " in found.what
+        assert f"process {holder.get_server_pid()} " in found.what
+        await holder.execute("ROLLBACK")
+        await waiting
+    finally:
+        await holder.close()
+        await waiter.close()
+
+
+async def test_an_examination_that_cannot_be_made_is_told_and_hides_no_other(
+    owner: Connection, database_url: str
+) -> None:
+    async with owner.transaction():
+        await owner.execute("LOCK TABLE redrive.schema_migration IN ACCESS EXCLUSIVE MODE")
+        examined = await made(database_url, [MIGRATIONS, *CATALOGUED])
+    assert [(one.name, one.made) for one in examined.values()] == [
+        ("migrations", False),
+        ("objects", True),
+        ("isolation", True),
+    ]
+    assert examined["migrations"].has(Severity.PROBLEM)
+    gone = await made("postgresql://nobody@127.0.0.1:9/nothing", [MIGRATIONS])
+    assert not gone["migrations"].made
+
+
+async def test_autovacuum_that_is_off_and_rows_that_nobody_removed_are_found(
+    owner: Connection, database_url: str
+) -> None:
+    await owner.execute("ALTER TABLE redrive.task SET (autovacuum_enabled = off)")
+    [found] = findings(await made(database_url, UPKEEP[:1]))
+    assert found.fix == "ALTER TABLE redrive.task RESET (autovacuum_enabled);"
+    await owner.execute(found.fix)
+    await owner.execute("SET ROLE redrive_engine")
+    await owner.execute("""
+        INSERT INTO redrive.counter SELECT gen_random_uuid(), 'a', 0, 1 FROM generate_series(1, 50);
+        UPDATE redrive.counter SET n = 2; UPDATE redrive.counter SET n = 3; SELECT pg_stat_force_next_flush();""")
+    dead = {"dead_rows": 10, "now": datetime.now(UTC) + timedelta(hours=1)}
+    assert [f.what.split()[0] for f in findings(await made(database_url, UPKEEP[:1], **dead))] == ["counter"]
+
+
+async def test_a_server_that_is_nearly_full_is_told(empty_url: str) -> None:
+    looking = Looking(empty_url, Limits(connections_used=0.0, connections_gone=1.1))
+    seen = await look_at_connection(looking, pooler=False)
+    await looking.close()
+    assert [finding.severity for finding in seen.findings] == [Severity.WARNING]
+
+
+async def test_work_that_nobody_does_is_found_by_queue_and_with_what_to_start(live: Engine) -> None:
+    await live.endpoint()
+    await live.accept()
+    await live.sql.execute("SELECT redrive.enqueue('edi.orders', '{}')")
+    later = await in_two_hours(live)
+    found = findings(await made(live.url, QUEUE, now=later))
+    assert "No worker is at work" in found[0].what
+    await live.sql.execute(
+        "INSERT INTO redrive.worker VALUES ($1, $2, $2, 'a', 1, '1', '{http}', 5),"
+        " ($3, $2, $2 - interval '1 hour', 'b', 2, '1', '{handler:edi.orders}', 5)",
+        *(live.org_id, later, await live.endpoint("other")),
+    )
+    found = findings(await made(live.url, QUEUE, now=later))
+    said = [finding.what for finding in found]
+    assert any("No worker serves the queue 'handler:edi.orders'" in what for what in said)
+    assert any("Nothing was heard of the worker b (process 2)" in what for what in said)
+    assert any("Work is due since 2 h" in what for what in said)
+    assert len(said) == 3
+
+
+async def test_what_is_held_open_or_dead_is_found_with_the_command_for_it(live: Engine) -> None:
+    quiet = await live.endpoint("quiet")
+    broken = await live.endpoint("broken", event_types=("never",))
+    await live.accept_many(3)
+    for job in await live.claim(2):
+        await live.kill(job)
+    await live.change_endpoint(quiet, disabled=True)
+    await live.claim()  # meets what is shut, and holds it
+    await live.sql.execute(
+        "INSERT INTO redrive.endpoint_state (org_id, endpoint_id, breaker, breaker_since, probe_at)"
+        " VALUES ($1, $2, 'open', clock_timestamp(), clock_timestamp())",
+        *(live.org_id, broken),
+    )
+    fixes = [f.fix for f in findings(await made(live.url, QUEUE[2:], now=await in_two_hours(live), open_letters=1))]
+    assert "When it can receive again: redrive endpoints enable 'quiet'" in fixes
+    assert "See what it answers: redrive endpoints show 'broken'" in fixes
+    assert any(fix.startswith("redrive dead list --fingerprint ") for fix in fixes)
+    assert "Workers tell them: start one (`redrive worker`)." in fixes  # of the dead letters
+    assert len(fixes) == 4
