@@ -6,15 +6,18 @@ through store.events.accept as the engine's role.
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from types import MappingProxyType
+from uuid import UUID
 
 import structlog
 
 from redrive.api.outage import OUTAGES, is_bad_row, is_full, reason_of
 from redrive.api.problems import unavailable
-from redrive.observe import lines
+from redrive.observe import lines, traces
+from redrive.observe.traces import Attributes, Entry
 from redrive.store.clock import Clock
 from redrive.store.db import Database
 from redrive.store.events import NewEvent, Receipt, accept
@@ -36,6 +39,8 @@ EVENT_OVERHEAD_BYTES = 512  # what an event weighs in memory besides its payload
 
 UNSTORABLE = Receipt("unstorable", None)
 
+_NO_ENTRIES: Mapping[UUID, Entry] = MappingProxyType({})
+
 Told = Callable[[list[Receipt] | Exception], None]
 
 log = structlog.get_logger("redrive.api")
@@ -50,6 +55,7 @@ class _Waiting:
     alone: bool
     tell: Told
     by: Caller | None  # who handed them in
+    entries: Mapping[UUID, Entry]  # of events that are traced
 
 
 class Committer:
@@ -71,17 +77,30 @@ class Committer:
         return self._closed or self._held_events >= MAX_WAITING_EVENTS or self._held_bytes >= MAX_WAITING_BYTES
 
     def commit(
-        self, events: Sequence[NewEvent], *, alone: bool = False, by: Caller | None = None
+        self,
+        events: Sequence[NewEvent],
+        *,
+        alone: bool = False,
+        by: Caller | None = None,
+        entries: Mapping[UUID, Entry] | None = None,
     ) -> asyncio.Future[list[Receipt]]:
         """Receipts in the order given, once they are durable. `alone`: a commit of their own, not shared.
 
         Problem 503 where too much waits already: nothing was taken in.
         """
         done: asyncio.Future[list[Receipt]] = asyncio.get_running_loop().create_future()
-        self.hand_in(events, partial(_settle, done), alone=alone, by=by)
+        self.hand_in(events, partial(_settle, done), alone=alone, by=by, entries=entries)
         return done
 
-    def hand_in(self, events: Sequence[NewEvent], tell: Told, *, alone: bool = False, by: Caller | None = None) -> None:
+    def hand_in(
+        self,
+        events: Sequence[NewEvent],
+        tell: Told,
+        *,
+        alone: bool = False,
+        by: Caller | None = None,
+        entries: Mapping[UUID, Entry] | None = None,
+    ) -> None:
         """As commit(), for whoever would rather be called than wait: a future costs as much as the call it ends in."""
         if self.is_full:
             raise unavailable(
@@ -90,7 +109,7 @@ class Committer:
         size_bytes = sum([len(event.body) + len(event.headers or "") for event in events]) + EVENT_OVERHEAD_BYTES * len(
             events
         )
-        self._queue.append(_Waiting(events, size_bytes, alone, tell, by))
+        self._queue.append(_Waiting(events, size_bytes, alone, tell, by, entries or _NO_ENTRIES))
         self._queued_events += len(events)
         self._held_events += len(events)
         self._held_bytes += size_bytes
@@ -173,6 +192,8 @@ class Committer:
         for waiting in batch:
             end = start + len(waiting.events)
             _tell(waiting, receipts[start:end])
+            if waiting.entries:
+                _note_entries(waiting, receipts[start:end])
             start = end
         self._let_go(batch)
         if lines.are_wanted():  # those who wait come first
@@ -232,6 +253,30 @@ class Committer:
         for waiting in batch:
             self._held_events -= len(waiting.events)
             self._held_bytes -= waiting.size_bytes
+
+
+def _note_entries(waiting: _Waiting, receipts: Sequence[Receipt]) -> None:
+    for event, receipt in zip(waiting.events, receipts, strict=True):
+        entry = waiting.entries.get(event.id)
+        if entry is not None and receipt.verdict in ("accepted", "duplicate"):
+            traces.handed_in(entry, _attributes(event, receipt))
+
+
+def _attributes(event: NewEvent, receipt: Receipt) -> Attributes:
+    told: Attributes = {
+        "messaging.system": "redrive",
+        "messaging.operation.type": "create",
+        "messaging.operation.name": "accept",
+        "messaging.message.id": str(event.id),
+        "messaging.message.body.size": len(event.body),
+        "messaging.message.conversation_id": event.correlation_id or "",
+        "redrive.org_id": str(event.org_id),
+        "redrive.event_id": str(event.id),
+        "redrive.event_type": event.event_type,
+        "redrive.verdict": receipt.verdict,
+        "redrive.status": receipt.status or "",
+    }
+    return told
 
 
 def _log_accepted(batch: Sequence[_Waiting], receipts: Sequence[Receipt]) -> None:

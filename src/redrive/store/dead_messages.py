@@ -19,6 +19,7 @@ import asyncpg
 from redrive.core.broker import RABBITMQ_KIND, RETURN_QUEUE, DeadMessage, Origin, QueueState, Return
 from redrive.core.decide import Die
 from redrive.core.ports import NO_EXCHANGE, Job, Settlement
+from redrive.core.trace import as_headers
 from redrive.store.clock import Clock
 from redrive.store.db import Database, Record, Session, array_or_null, past_deadlocks
 from redrive.store.orgs import find_org, new_id
@@ -252,6 +253,7 @@ def _event_row(kept: _Kept) -> tuple[object, ...]:
         _optional(message.correlation_id, MAX_CORRELATION_CHARS),
         _optional(message.content_type, MAX_TEXT_CHARS) or BINARY_TYPE,
         message.body,
+        None if message.traceparent is None else as_headers(message.traceparent),
     )
 
 

@@ -41,6 +41,7 @@ from redrive.store.steps import Steps
 from redrive.store.wake_floor import START, WakeFloor
 
 _JOB_FIELDS = len(Job._fields)
+_KEPT_OF_EXCHANGE = Exchange._fields.index("method")  # those before it are kept with an attempt
 MAX_STREAMS = 100_000  # in one survey
 MAX_WOKEN = 2_000  # wake-ups at a time
 MAX_ERROR_CHARS = 4_000
@@ -288,7 +289,7 @@ def _success_columns(settlements: Sequence[Settlement]) -> list[Sequence[object]
         [job.id for job in jobs],
         [job.fence for job in jobs],
         [s.took_s for s in settlements],
-        *map(array_or_null, zip(*[s.exchange for s in settlements], strict=True)),
+        *map(array_or_null, zip(*[s.exchange[:_KEPT_OF_EXCHANGE] for s in settlements], strict=True)),
     ]
 
 
