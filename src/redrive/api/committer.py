@@ -22,6 +22,7 @@ from redrive.store.clock import Clock
 from redrive.store.db import Database
 from redrive.store.events import NewEvent, Receipt, accept
 from redrive.store.keys import Caller
+from redrive.store.transitions import accepted
 
 MAX_COMMIT_EVENTS = 1_000
 MAX_COMMIT_BYTES = 4 * 1024 * 1024
@@ -280,29 +281,14 @@ def _attributes(event: NewEvent, receipt: Receipt) -> Attributes:
 
 
 def _log_accepted(batch: Sequence[_Waiting], receipts: Sequence[Receipt]) -> None:
-    """The first transition of each event: it is received, and queued if somebody is to get it."""
     handed_in = [
         (event, actor)
         for waiting in batch
         for actor in (waiting.by.actor if waiting.by else None,)  # once for all events of a request
         for event in waiting.events
     ]
-    lines.say_all(
-        "status_transition",
-        [
-            {
-                "event_id": event.id,
-                "org_id": event.org_id,
-                "user_id": actor,
-                "old_status": "received" if receipt.status == "queued" else None,
-                "new_status": receipt.status,
-                "retry_attempts": 0,
-                "correlation_id": event.correlation_id,
-            }
-            for (event, actor), receipt in zip(handed_in, receipts, strict=True)
-            if receipt.verdict == "accepted"
-        ],
-    )
+    told = ((event, receipt, actor) for (event, actor), receipt in zip(handed_in, receipts, strict=True))
+    lines.say_all("status_transition", accepted(told))
 
 
 def _tell(waiting: _Waiting, result: list[Receipt] | Exception) -> None:

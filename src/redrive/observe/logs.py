@@ -2,6 +2,7 @@
 
 import json
 import logging
+import os
 import sys
 from typing import Any, Literal
 
@@ -9,6 +10,7 @@ import msgspec
 import structlog
 
 from redrive.observe import lines
+from redrive.observe.console import Console
 
 _encoder = msgspec.json.Encoder(enc_hook=repr)
 
@@ -23,9 +25,7 @@ def set_up_logs(log_format: Literal["json", "console"], level: str, *, service: 
         structlog.processors.format_exc_info,
     ]
     renderer: structlog.typing.Processor = (
-        structlog.processors.JSONRenderer()
-        if log_format == "json"
-        else structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())
+        structlog.processors.JSONRenderer() if log_format == "json" else Console(colours=_wants_colours())
     )
     as_bytes = structlog.processors.JSONRenderer(serializer=_line)
     structlog.configure(
@@ -42,6 +42,11 @@ def set_up_logs(log_format: Literal["json", "console"], level: str, *, service: 
     finish = structlog.stdlib.ProcessorFormatter.remove_processors_meta
     handler.setFormatter(structlog.stdlib.ProcessorFormatter(processors=[finish, renderer], foreign_pre_chain=shared))
     logging.basicConfig(handlers=[handler], level=max(severity, logging.WARNING), force=True)
+
+
+def _wants_colours() -> bool:
+    """On a terminal, unless somebody asked for none (https://no-color.org)."""
+    return sys.stderr.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
 def _line(facts: Any, **_: object) -> bytes:

@@ -170,6 +170,9 @@ class Consumer:
             self._note_span(delivery, entry, outcome)
         match self._decide(delivery, outcome, began_s):
             case Succeed():
+                if delivery.retries:
+                    named = {"message_id": delivery.properties.message_id, "correlation_id": correlation_of(delivery)}
+                    self._log.info("message_recovered", **named, attempt=delivery.retries + 1)
                 await self._onward.acknowledge(delivery)
             case RetryIn(delay=delay):
                 assert isinstance(outcome, Failure)

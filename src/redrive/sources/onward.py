@@ -54,6 +54,7 @@ class Onward:
         self._log = log.bind(queue=spec.queue, service=spec.service)
 
     async def acknowledge(self, delivery: Delivery) -> None:
+        """It has succeeded, or a copy of it is where it belongs."""
         await self._answer(delivery, partial(delivery.channel.basic_ack, delivery.tag, wait=False))
 
     async def give_back(self, delivery: Delivery) -> None:
@@ -78,7 +79,9 @@ class Onward:
             attempt=delivery.retries + 1,
             category=failure.category.value,
             error=failure.message,
+            error_type=failure.category.value,
             delay_s=round(delay.total_seconds(), 3),
+            scheduled_in_ms=round(delay.total_seconds() * 1000),
         )
         if queue not in self._known:
             await self._make(queue)
@@ -99,6 +102,7 @@ class Onward:
             reason=reason.value,
             category=failure.category.value,
             error=failure.message,
+            error_type=failure.category.value,
         )
         body, properties = dead_letters.write(
             delivery.body,

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from uuid import UUID
 
 from redrive.core.trace import kept_context, with_context_of
-from redrive.store import audit
+from redrive.store import audit, transitions
 from redrive.store.audit import Act
 from redrive.store.clock import Clock
 from redrive.store.db import Database, Record, Session, array_or_null
@@ -106,6 +106,7 @@ async def accept_test(session: Session, event: NewEvent, act: Act, clock: Clock)
         once = await add_terms(session, replace(policy_of(row), max_retries=0, notify=False))
         await session.execute("make_test", event.org_id, event.id, once)
         await audit.record(session, act, "endpoint.test", "endpoint", event.endpoint_id, after={"event_id": event.id})
+        transitions.tell_accepted(session, [(event, receipt, act.actor)])
     return receipt
 
 

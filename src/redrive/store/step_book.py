@@ -8,11 +8,12 @@ from redrive.core.ids import id_of_key
 from redrive.core.ports import Job
 from redrive.core.step_ports import StepTerms
 from redrive.core.trace import as_headers, passed_on
-from redrive.observe import traces
+from redrive.observe import lines, traces
 from redrive.store.clock import Clock
 from redrive.store.db import Database
 from redrive.store.events import NewEvent, accept
 from redrive.store.steps import ORDERING_KEY
+from redrive.store.transitions import accepted
 from redrive.store.workflows import Versions
 
 _WHY_NOT = {
@@ -70,6 +71,7 @@ class StoredSteps:
             headers=_context(job),
         )
         (receipt,) = await accept(self._db, [event], self._clock)
+        lines.say_all("status_transition", accepted([(event, receipt, None)]))
         return event_id if receipt.verdict in ("accepted", "duplicate") else _WHY_NOT[receipt.verdict]
 
     async def effect(self, org_id: UUID, key: str) -> bytes | None:

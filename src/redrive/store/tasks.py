@@ -35,6 +35,7 @@ from redrive.core.ports import (
     Woken,
 )
 from redrive.core.redact import redact_url
+from redrive.observe import lines
 from redrive.store.clock import Clock
 from redrive.store.db import Database, Record, Session, array_or_null, past_deadlocks
 from redrive.store.steps import Steps
@@ -90,6 +91,8 @@ class Tasks:
         rows = await past_deadlocks(claim)
         jobs = [Job(*row[:_JOB_FIELDS]) for row in rows if row["state"] == "leased"]
         found = [row for row in rows if row["state"] != "barred"]
+        if len(jobs) < len(found):
+            lines.say_all("task_held", [_held(row) for row in found if row["state"] == "held"])
         taken = Counter([row["number"] for row in found])
         last = {row["number"]: row for row in found}
         is_full = len(found) >= limit
@@ -353,6 +356,13 @@ _WHY_NOT = {
     "permanent": "it cannot succeed",
     "skipped": "a person skipped it",
 }
+
+
+def _held(row: Record) -> dict[str, object]:
+    """A task that may not be tried now: its endpoint, its org or the installation is paused, or it is disabled."""
+    named = {"event_id": row["event_id"], "task": row["id"], "org_id": row["org_id"], "endpoint_id": row["endpoint_id"]}
+    retries = {"attempt": row["attempts"] + 1, "correlation_id": row["correlation_id"]}
+    return named | retries
 
 
 def _storable(text: str, limit: int) -> str:
