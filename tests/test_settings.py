@@ -209,3 +209,13 @@ def test_a_direct_url_is_never_shown() -> None:
     with pytest.raises(SettingsError) as caught:
         load_settings(database_direct_url="mysql://u:canary@b/")
     assert "canary" not in str(caught.value)
+
+
+def test_a_collector_may_be_named_as_other_programs_name_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://standard:4318")
+    assert load_settings().collector_url == "http://standard:4318"
+    monkeypatch.setenv("REDRIVE_OTEL_ENDPOINT", "http://ours:4318")
+    assert load_settings().collector_url == "http://ours:4318"
+    monkeypatch.setenv("REDRIVE_OTEL_ENDPOINT", "ours:4318")
+    with pytest.raises(SettingsError, match="otel_endpoint"):
+        load_settings()

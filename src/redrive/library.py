@@ -20,9 +20,11 @@ from uuid import UUID
 
 from redrive.core.broker import MAX_SOURCE_BYTES, ConsumerSpec
 from redrive.core.policy import Policy
+from redrive.core.trace import as_headers, traceparent_of
 from redrive.core.workflow import Workflow
 from redrive.destinations.callbacks import Callback
 from redrive.destinations.python import Handler
+from redrive.observe import traces
 from redrive.python_workflows import read_class
 from redrive.settings import Settings, load_settings
 from redrive.store.db import Pooler
@@ -150,14 +152,16 @@ class Redrive:
         policy: str | None = None,
         external_system: str | None = None,
         correlation_id: str | None = None,
+        traceparent: str | None = None,
         connection: Any = None,
     ) -> UUID:
         """Hand a task to the handler of that name and answer its id.
 
         With `connection` (asyncpg, psycopg or SQLAlchemy) it is written in the transaction that the connection is
-        in: it exists exactly when that commits. The same idempotency key is the same task.
+        in: it exists exactly when that commits. The same idempotency key is the same task. Without `traceparent` it
+        goes on in the trace that this code is in, by OpenTelemetry, if it is in one.
         """
-        item = self._call_of(name, payload, idempotency_key, policy, external_system, correlation_id)
+        item = self._call_of(name, payload, idempotency_key, policy, external_system, correlation_id, traceparent)
         return await self._hand_in(connection, item)
 
     def enqueue_sync(
@@ -170,9 +174,10 @@ class Redrive:
         policy: str | None = None,
         external_system: str | None = None,
         correlation_id: str | None = None,
+        traceparent: str | None = None,
     ) -> UUID:
         """`enqueue` for code outside of an event loop, through its own psycopg or SQLAlchemy connection."""
-        item = self._call_of(name, payload, idempotency_key, policy, external_system, correlation_id)
+        item = self._call_of(name, payload, idempotency_key, policy, external_system, correlation_id, traceparent)
         return hand_in_sync(connection, item)
 
     async def publish(
@@ -184,12 +189,12 @@ class Redrive:
         policy: str | None = None,
         external_system: str | None = None,
         correlation_id: str | None = None,
+        traceparent: str | None = None,
         connection: Any = None,
     ) -> UUID:
         """Hand in an event for the endpoints that subscribe to its type; `connection` as in `enqueue`."""
-        item = HandIn(
-            event_type, None, body_of(payload), idempotency_key, self._org, policy, external_system, correlation_id
-        )
+        named = (idempotency_key, self._org, policy, external_system, correlation_id)
+        item = HandIn(event_type, None, body_of(payload), *named, _context(traceparent))
         return await self._hand_in(connection, item)
 
     async def start(
@@ -213,7 +218,7 @@ class Redrive:
             input=body_of(input),
             idempotency_key=idempotency_key,
             correlation_id=correlation_id,
-            traceparent=traceparent,
+            traceparent=traceparent or traces.current_context(),
         )
         return await begin(connection if connection is not None else (await self._own_producer()).connections)
 
@@ -225,9 +230,11 @@ class Redrive:
         policy: str | None,
         external_system: str | None,
         correlation_id: str | None,
+        traceparent: str | None,
     ) -> HandIn:
         chosen = policy or self._policies.get(name)
-        return HandIn(name, name, body_of(payload), idempotency_key, self._org, chosen, external_system, correlation_id)
+        named = (idempotency_key, self._org, chosen, external_system, correlation_id)
+        return HandIn(name, name, body_of(payload), *named, _context(traceparent))
 
     async def _hand_in(self, connection: Any, item: HandIn) -> UUID:
         if connection is not None:
@@ -274,6 +281,12 @@ class Redrive:
         if self._producer is not None:
             await self._producer.close()
             self._producer = None
+
+
+def _context(given: str | None) -> str | None:
+    """The trace that something is handed in within, as it is kept."""
+    usable = traceparent_of(given or traces.current_context())
+    return None if usable is None else as_headers(usable)
 
 
 def body_of(payload: Any) -> bytes:

@@ -32,6 +32,7 @@ CONFIG_VARIABLE = "REDRIVE_CONFIG"
 CONFIG_FILE = "redrive.toml"
 # Names that the systems before Redrive used; with the prefix they win over these.
 UNPREFIXED = ("max_retries", "retry_delays", "max_retry_attempts", "service_version", "log_level")
+STANDARD_ENDPOINT = "OTEL_EXPORTER_OTLP_ENDPOINT"
 MAX_WORKERS = 64
 MAX_CONCURRENCY = 10_000
 MAX_RETRIES = 1_000
@@ -114,6 +115,13 @@ def _public_url(value: str | None) -> str | None:
 def _database_url(value: str | None) -> str | None:
     if value is not None and not value.startswith(("postgresql://", "postgres://")):
         raise ValueError("not a PostgreSQL URL")
+    return value
+
+
+def _collector_url(value: SecretStr | None) -> SecretStr | None:
+    parts = urlsplit(value.get_secret_value()) if value is not None else None
+    if parts is not None and (parts.scheme not in ("http", "https") or not parts.hostname or not _has_good_port(parts)):
+        raise ValueError("not the URL of a collector")
     return value
 
 
@@ -259,6 +267,20 @@ class Settings(BaseSettings):
         "The least severe log lines that are written.",
         '"debug", "info", "warning", "error" or "critical"',
     )
+    otel_endpoint: Annotated[SecretStr | None, AfterValidator(_collector_url)] = _setting(
+        None,
+        "Collector that traces are sent to, by OTLP over HTTP (the extra `otel`); unset: none are made. Also read from"
+        " OTEL_EXPORTER_OTLP_ENDPOINT.",
+        'a URL that begins with http:// or https://, like "http://127.0.0.1:4318"',
+        secret=True,
+    )
+    trace_share: float = _setting(
+        0.05,
+        "Share of the events and runs that are traced where whoever hands them in has not decided.",
+        "a number from 0 to 1",
+        ge=0,
+        le=1,
+    )
     max_retries: int | None = _setting(
         None,
         "Retries of the policy preset `transformer`; 3 when unset.",
@@ -382,6 +404,11 @@ class Settings(BaseSettings):
         return "none" if self.database_url is None else self.database_pooler
 
     @property
+    def collector_url(self) -> str | None:
+        """Where traces are sent; None: nowhere."""
+        return self.otel_endpoint.get_secret_value() if self.otel_endpoint is not None else None
+
+    @property
     def broker_urls(self) -> tuple[str, ...]:
         """The nodes of RabbitMQ, passwords and all; none: there is no broker."""
         return tuple(_parts(self.rabbitmq_url.get_secret_value())) if self.rabbitmq_url is not None else ()
@@ -415,7 +442,8 @@ class Settings(BaseSettings):
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         file = InitSettingsSource(settings_cls, init_kwargs=_read_file())
-        return init_settings, env_settings, _UnprefixedSource(settings_cls, env_prefix=""), file
+        standard = InitSettingsSource(settings_cls, init_kwargs=_read_standard())
+        return init_settings, env_settings, _UnprefixedSource(settings_cls, env_prefix=""), file, standard
 
 
 class _UnprefixedSource(EnvSettingsSource):
@@ -438,6 +466,12 @@ def load_settings(**flags: Any) -> Settings:
         # One line per setting: a list with three bad members is one mistake to a person.
         lines = {error["loc"][0]: _explain(error) for error in reversed(problem.errors(include_url=False))}
         raise SettingsError("\n".join(reversed(lines.values()))) from None
+
+
+def _read_standard() -> dict[str, Any]:
+    """What OpenTelemetry calls by a name of its own."""
+    endpoint = os.environ.get(STANDARD_ENDPOINT)
+    return {"otel_endpoint": endpoint} if endpoint else {}
 
 
 def _read_file() -> dict[str, Any]:

@@ -6,7 +6,9 @@ import pytest
 from structlog.testing import capture_logs
 
 from redrive import Task
+from redrive.observe.lines import who
 from redrive.store import retry_queue
+from redrive.store.pausing import PauseScope
 from support.engine import PERSON, Engine, ManualClock
 
 FACTS = {"event_id", "task", "org_id", "attempt", "retry_attempts", "correlation_id", "log_level", "event"}
@@ -80,13 +82,56 @@ async def test_c7_what_a_person_does_is_a_line_with_their_name(engine: Engine) -
     with capture_logs() as lines:
         assert await engine.skip(task_id) is None
         assert await engine.redrive(task_id) is None
-    assert [(line["old_status"], line["new_status"], line["retry_attempts"]) for line in lines] == [
-        ("queued", "failed", 1),
-        ("failed", "queued", 1),
+        assert await engine.skip(task_id) is None
+        for state in ("resolved", "open", "ignored", "deleted"):
+            assert await engine.mark_letter(task_id, state) is None
+    assert brief([dict(line) for line in lines[:4]]) == [
+        ("event_failed", None, None, 1, "error"),
+        ("status_transition", "queued", "failed", 1, "info"),
+        ("status_transition", "failed", "queued", 1, "info"),
+        ("event_failed", None, None, 1, "error"),
     ]
+    assert (lines[0]["reason"], lines[0]["last_error"]) == ("skipped", "the ERP is down")
+    marked = [(line["event"], line["old_state"], line["new_state"]) for line in lines[5:]]
+    states = [("open", "resolved"), ("resolved", "open"), ("open", "ignored"), ("ignored", "deleted")]
+    assert marked == [("dead_letter_transition", *moved) for moved in states]
     for line in lines:
-        assert (line["event"], line["event_id"], line["task"]) == ("status_transition", str(event_id), str(task_id))
-        assert (line["user_id"], line["org_id"]) == (PERSON.actor, str(engine.org_id))
+        assert (line["event_id"], line["task"], line["key_id"]) == (str(event_id), str(task_id), "tester")
+        assert line["org_id"] == str(engine.org_id)
+        assert "user_id" not in line
+
+
+async def test_c7_the_inbox_and_what_is_held_are_told(engine: Engine) -> None:
+    received = await engine.accept("nobody.asked")
+    with capture_logs() as lines:
+        assert await engine.acknowledge(received) == "received"
+        assert await engine.delete_event(received) is None
+    assert [(line["event"], line["old_status"], line["new_status"]) for line in lines] == [
+        ("status_transition", "received", "delivered"),
+        ("event_deleted", "delivered", None),
+    ]
+    endpoint = await engine.endpoint()
+    await engine.pause(PauseScope.ENDPOINT, endpoint)
+    held = await engine.accept("a", endpoint_id=endpoint)
+    with capture_logs() as lines:
+        await engine.run_until_idle()
+    assert [
+        (line["event"], line["event_id"], line["endpoint_id"]) for line in lines if line["event"] == "task_held"
+    ] == [("task_held", held, endpoint)]
+
+
+@pytest.mark.parametrize(
+    ("actor", "told"),
+    [
+        ("user:7", {"user_id": "7"}),
+        ("key:7", {"key_id": "7"}),
+        ("cli:ada", {"user_id": "cli:ada"}),
+        ("engine", {"user_id": "engine"}),
+        (None, {}),
+    ],
+)
+def test_c7_who_did_it_is_a_person_or_a_key(actor: str | None, told: dict[str, str]) -> None:
+    assert who(actor) == told
 
 
 async def test_c7_what_was_rolled_back_is_not_told(engine: Engine) -> None:

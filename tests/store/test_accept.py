@@ -7,8 +7,9 @@ from uuid import UUID
 import asyncpg
 import pytest
 
+from redrive.core.trace import as_headers
 from redrive.store.db import Database
-from redrive.store.events import Receipt, get_event
+from redrive.store.events import NewEvent, Receipt, get_event
 from redrive.store.events import accept as accept_events
 from redrive.store.orgs import new_id
 from support.engine import Engine, ManualClock
@@ -300,3 +301,20 @@ async def test_an_event_that_is_removed_while_it_is_handed_in_again_is_accepted_
     assert await waiting == [("no_policy", None), ("accepted", "queued"), ("accepted", "received")]
     assert (await engine.event(known.id))["status"] == "received"
     assert [receipt.verdict for receipt in await engine.accept_all([known])] == ["duplicate"]
+
+
+async def test_a_producer_who_repeats_a_request_from_another_span_means_the_same_event(engine: Engine) -> None:
+    parent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+    first = NewEvent(engine.org_id, new_id(), "a", b"1", headers=as_headers(parent))
+    contexts = [parent.replace("00f067", "11f067"), None]
+    repeated = [first._replace(headers=c and as_headers(c)) for c in contexts]
+    other = repeated[0]._replace(body=b"2")
+
+    async def verdicts(*events: NewEvent) -> list[str]:
+        return [receipt.verdict for receipt in await accept_events(engine.db, events, engine.clock)]
+
+    assert await verdicts(first) == ["accepted"]
+    assert await verdicts(*repeated, other) == ["duplicate", "duplicate", "conflict"]
+    assert await verdicts(other) == ["conflict"]
+    kept = await engine.sql.fetchval("SELECT headers FROM redrive.event WHERE id = $1", first.id)
+    assert kept == first.headers

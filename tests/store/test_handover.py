@@ -12,6 +12,7 @@ from uuid import UUID
 import asyncpg
 import psycopg
 import pytest
+from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags, use_span
 from psycopg.rows import dict_row
 from sqlalchemy import create_engine, text
 from sqlalchemy.exc import DBAPIError
@@ -20,6 +21,7 @@ from sqlalchemy.orm import Session
 
 from conftest import database_of
 from redrive import Redrive, Task
+from redrive.core.trace import kept_context
 from redrive.store.embedded import EmbeddedPostgres
 from support.engine import SHARED, Engine
 from support.flows import put_workflow
@@ -392,3 +394,19 @@ async def test_a_run_begins_exactly_when_the_users_transaction_commits(live: Eng
         assert await live.sql.fetchval("SELECT count(*) FROM redrive.run") == 0  # not before the commit
     rows = await live.sql.fetch("SELECT run_id, step FROM redrive.task")
     assert [(row["run_id"], row["step"]) for row in rows] == [(run_id, 0)]
+
+
+async def test_what_is_handed_in_within_a_trace_goes_on_in_it(live: Engine) -> None:
+    app = Redrive(live.url)
+    sampled = NonRecordingSpan(SpanContext(0xA1, 0xB2, is_remote=False, trace_flags=TraceFlags(1)))
+    with use_span(sampled):
+        named = await app.enqueue(HANDLER, {"n": 1}, idempotency_key="k")
+        published = await app.publish("order.made", {"n": 1})
+    again = await app.enqueue(HANDLER, {"n": 1}, idempotency_key="k")  # from elsewhere: the same all the same
+    untraced = await app.enqueue(HANDLER, {"n": 1})
+    await app.close()
+    rows = await live.sql.fetch("SELECT id, headers FROM redrive.event")
+    kept = {row["id"]: kept_context(row["headers"]) for row in rows}
+    context = f"00-{0xA1:032x}-{0xB2:016x}-01"
+    assert again == named
+    assert kept == {named: context, published: context, untraced: None}

@@ -29,6 +29,8 @@ from redrive.api.event_input import (
 from redrive.api.json_rules import BadJson, decode_strictly
 from redrive.api.problems import FieldError, Place, Problem, invalid, payload_too_large
 from redrive.core.ids import id_of_key
+from redrive.core.trace import as_text, with_context
+from redrive.observe.traces import Entry
 from redrive.store.events import JSON_TYPE, MAX_PAYLOAD_BYTES, NewEvent
 
 STRUCTURED_TYPE = "application/cloudevents+json"
@@ -168,7 +170,7 @@ def read_binary(headers: Iterable[tuple[bytes, bytes]], body: bytes) -> CloudEve
     return CloudEvent(attributes, content_type, body, True, ("body",))
 
 
-def new_event(given: CloudEvent, org_id: UUID, correlation_id: str) -> NewEvent:
+def new_event(given: CloudEvent, org_id: UUID, correlation_id: str, entry: Entry | None = None) -> NewEvent:
     """The event as it is stored, or Problem 422."""
     attributes = given.attributes
     errors = [FieldError(given.where(name), "is needed") for name in _REQUIRED if name not in attributes]
@@ -199,7 +201,7 @@ def new_event(given: CloudEvent, org_id: UUID, correlation_id: str) -> NewEvent:
         attributes.get(ORDERING),
         attributes.get(CORRELATION) or correlation_id,
         None if content_type == JSON_TYPE else content_type,
-        _headers(given),
+        _headers(given, entry),
     )
 
 
@@ -304,7 +306,7 @@ def _is_json(content_type: str) -> bool:
     return _JSON_MEDIA_TYPE.fullmatch(content_type.partition(";")[0].strip()) is not None
 
 
-def _headers(given: CloudEvent) -> str:
+def _headers(given: CloudEvent, entry: Entry | None) -> str:
     """The attributes as they are sent, in one order: the same event reads the same, whatever its producer's order."""
     sent = {
         f"ce-{name}": quote(text, safe=_AS_IT_IS)
@@ -315,4 +317,4 @@ def _headers(given: CloudEvent) -> str:
         raise invalid(
             FieldError(given.place, f"its attributes are larger than {MAX_ATTRIBUTES_BYTES} bytes as headers")
         )
-    return msgspec.json.encode(sent).decode()
+    return as_text(sent if entry is None else with_context(sent, entry.traceparent, entry.tracestate))

@@ -7,20 +7,24 @@ through store.events.accept as the engine's role.
 import asyncio
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from types import MappingProxyType
+from uuid import UUID
 
 import structlog
 
 from redrive.api.outage import OUTAGES, is_bad_row, is_full, reason_of
 from redrive.api.problems import unavailable
-from redrive.observe import lines
+from redrive.observe import lines, traces
 from redrive.observe.process_metrics import COMMIT_EVENTS, COMMIT_SECONDS
+from redrive.observe.traces import Attributes, Entry
 from redrive.store.clock import Clock
 from redrive.store.db import Database
 from redrive.store.events import NewEvent, Receipt, accept
 from redrive.store.keys import Caller
+from redrive.store.transitions import accepted
 
 MAX_COMMIT_EVENTS = 1_000
 MAX_COMMIT_BYTES = 4 * 1024 * 1024
@@ -38,6 +42,8 @@ EVENT_OVERHEAD_BYTES = 512  # what an event weighs in memory besides its payload
 
 UNSTORABLE = Receipt("unstorable", None)
 
+_NO_ENTRIES: Mapping[UUID, Entry] = MappingProxyType({})
+
 Told = Callable[[list[Receipt] | Exception], None]
 
 log = structlog.get_logger("redrive.api")
@@ -52,6 +58,7 @@ class _Waiting:
     alone: bool
     tell: Told
     by: Caller | None  # who handed them in
+    entries: Mapping[UUID, Entry]  # of events that are traced
 
 
 class Committer:
@@ -77,17 +84,30 @@ class Committer:
         return self._closed or self._held_events >= MAX_WAITING_EVENTS or self._held_bytes >= MAX_WAITING_BYTES
 
     def commit(
-        self, events: Sequence[NewEvent], *, alone: bool = False, by: Caller | None = None
+        self,
+        events: Sequence[NewEvent],
+        *,
+        alone: bool = False,
+        by: Caller | None = None,
+        entries: Mapping[UUID, Entry] | None = None,
     ) -> asyncio.Future[list[Receipt]]:
         """Receipts in the order given, once they are durable. `alone`: a commit of their own, not shared.
 
         Problem 503 where too much waits already: nothing was taken in.
         """
         done: asyncio.Future[list[Receipt]] = asyncio.get_running_loop().create_future()
-        self.hand_in(events, partial(_settle, done), alone=alone, by=by)
+        self.hand_in(events, partial(_settle, done), alone=alone, by=by, entries=entries)
         return done
 
-    def hand_in(self, events: Sequence[NewEvent], tell: Told, *, alone: bool = False, by: Caller | None = None) -> None:
+    def hand_in(
+        self,
+        events: Sequence[NewEvent],
+        tell: Told,
+        *,
+        alone: bool = False,
+        by: Caller | None = None,
+        entries: Mapping[UUID, Entry] | None = None,
+    ) -> None:
         """As commit(), for whoever would rather be called than wait: a future costs as much as the call it ends in."""
         if self.is_full:
             raise unavailable(
@@ -96,7 +116,7 @@ class Committer:
         size_bytes = sum([len(event.body) + len(event.headers or "") for event in events]) + EVENT_OVERHEAD_BYTES * len(
             events
         )
-        self._queue.append(_Waiting(events, size_bytes, alone, tell, by))
+        self._queue.append(_Waiting(events, size_bytes, alone, tell, by, entries or _NO_ENTRIES))
         self._queued_events += len(events)
         self._held_events += len(events)
         self._held_bytes += size_bytes
@@ -182,6 +202,8 @@ class Committer:
         for waiting in batch:
             end = start + len(waiting.events)
             _tell(waiting, receipts[start:end])
+            if waiting.entries:
+                _note_entries(waiting, receipts[start:end])
             start = end
         self._let_go(batch)
         if lines.are_wanted():  # those who wait come first
@@ -243,31 +265,39 @@ class Committer:
             self._held_bytes -= waiting.size_bytes
 
 
+def _note_entries(waiting: _Waiting, receipts: Sequence[Receipt]) -> None:
+    for event, receipt in zip(waiting.events, receipts, strict=True):
+        entry = waiting.entries.get(event.id)
+        if entry is not None and receipt.verdict in ("accepted", "duplicate"):
+            traces.handed_in(entry, _attributes(event, receipt))
+
+
+def _attributes(event: NewEvent, receipt: Receipt) -> Attributes:
+    told: Attributes = {
+        "messaging.system": "redrive",
+        "messaging.operation.type": "create",
+        "messaging.operation.name": "accept",
+        "messaging.message.id": str(event.id),
+        "messaging.message.body.size": len(event.body),
+        "messaging.message.conversation_id": event.correlation_id or "",
+        "redrive.org_id": str(event.org_id),
+        "redrive.event_id": str(event.id),
+        "redrive.event_type": event.event_type,
+        "redrive.verdict": receipt.verdict,
+        "redrive.status": receipt.status or "",
+    }
+    return told
+
+
 def _log_accepted(batch: Sequence[_Waiting], receipts: Sequence[Receipt]) -> None:
-    """The first transition of each event: it is received, and queued if somebody is to get it."""
     handed_in = [
         (event, actor)
         for waiting in batch
         for actor in (waiting.by.actor if waiting.by else None,)  # once for all events of a request
         for event in waiting.events
     ]
-    lines.say_all(
-        "status_transition",
-        [
-            {
-                "event_id": event.id,
-                "org_id": event.org_id,
-                "user_id": actor,
-                "old_status": "received" if receipt.status == "queued" else None,
-                "new_status": receipt.status,
-                "retry_attempts": 0,
-                "correlation_id": event.correlation_id,
-                "event_type": event.event_type,
-            }
-            for (event, actor), receipt in zip(handed_in, receipts, strict=True)
-            if receipt.verdict == "accepted"
-        ],
-    )
+    told = ((event, receipt, actor) for (event, actor), receipt in zip(handed_in, receipts, strict=True))
+    lines.say_all("status_transition", accepted(told))
 
 
 def _tell(waiting: _Waiting, result: list[Receipt] | Exception) -> None:

@@ -15,6 +15,7 @@ import msgspec
 from redrive.api.correlation import MAX_CORRELATION_CHARS
 from redrive.api.json_rules import BadJson, decode_strictly, explain
 from redrive.api.problems import FieldError, Place, Problem, invalid, payload_too_large
+from redrive.observe.traces import Entry
 from redrive.store.events import MAX_BATCH_EVENTS, MAX_PAYLOAD_BYTES, NewEvent
 
 MAX_EVENT_TYPE_CHARS = 200
@@ -99,7 +100,9 @@ def read_lines(body: bytes) -> Iterator[EventIn | FieldError]:
     return _read_each(filled)
 
 
-def new_event(given: EventIn, org_id: UUID, event_id: UUID, correlation_id: str, place: Place) -> NewEvent:
+def new_event(
+    given: EventIn, org_id: UUID, event_id: UUID, correlation_id: str, place: Place, entry: Entry | None = None
+) -> NewEvent:
     """The event as it is stored, or Problem 422."""
     body = bytes(given.payload)
     if len(body) > MAX_PAYLOAD_BYTES:
@@ -124,6 +127,8 @@ def new_event(given: EventIn, org_id: UUID, event_id: UUID, correlation_id: str,
         given.external_system,
         given.ordering_key,
         given.correlation_id or correlation_id,
+        None,
+        None if entry is None else entry.headers,
     )
 
 

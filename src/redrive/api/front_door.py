@@ -32,6 +32,8 @@ from redrive.api.meters import check_room, check_size, has_room
 from redrive.api.problems import FieldError, Place, Problem, bad_query, forbidden, invalid, unauthorised
 from redrive.core.ids import id_of_key
 from redrive.core.permissions import Action
+from redrive.observe import traces
+from redrive.observe.traces import Entry
 from redrive.store.events import MAX_PAYLOAD_BYTES, NewEvent, Receipt
 from redrive.store.keys import Caller
 from redrive.store.orgs import new_id
@@ -53,6 +55,8 @@ _READ_HEADERS = frozenset(
         b"idempotency-key",
         b"origin",
         b"sec-fetch-site",
+        b"traceparent",
+        b"tracestate",
         b"x-api-key",
         b"x-correlation-id",
         b"x-redrive-org",
@@ -87,6 +91,7 @@ class OneEvent(NamedTuple):
     id_is_new: bool
     caller: Caller
     where: Where = _in_body
+    entry: Entry | None = None  # into a trace
 
     def answer(self, receipt: Receipt) -> bytes | Problem:
         """What follows from the receipt: the body of a 202, or a refusal."""
@@ -104,6 +109,7 @@ class _Item(NamedTuple):
     event: NewEvent
     id_is_new: bool
     where: Where
+    entry: Entry | None = None
 
 
 class FrontDoor:
@@ -130,15 +136,17 @@ class FrontDoor:
         mode = mode_of(headers)
         read = partial(self._reader.read, receive, headers.get(b"content-length"))
         if mode is not None:
-            answer = await self._accept_cloud_events(caller, mode, scope, read, correlation_id)
+            answer = await self._accept_cloud_events(caller, mode, scope, read, correlation_id, headers)
         elif scope["path"] == EVENTS_PATH:
-            answer = await self._accept_one(_one_event(caller, await read(MAX_EVENT_BYTES), key, correlation_id))
+            answer = await self._accept_one(
+                _one_event(caller, await read(MAX_EVENT_BYTES), key, correlation_id, headers)
+            )
         else:
             body = await read(MAX_BATCH_BYTES)
             by_line = headers.get(b"content-type", b"").partition(b";")[0].strip().lower() in NDJSON_TYPES
             given = read_lines(body) if by_line else read_array(body)
             rejected: Rejected = {}
-            items = list(_items(caller, given, key, correlation_id, rejected))
+            items = list(_items(caller, given, key, correlation_id, rejected, headers))
             answer = await self._accept_many(caller, items, rejected)
         await send_json(send, 202, answer, correlation_id)
 
@@ -149,11 +157,12 @@ class FrontDoor:
         scope: dict[str, Any],
         read: Callable[[int], Awaitable[bytes]],
         correlation_id: str,
+        headers: Mapping[bytes, bytes],
     ) -> bytes:
         if mode is Mode.BATCH:
             rejected: Rejected = {}
             given = cloud_events.read_batch(await read(MAX_BATCH_BYTES))
-            items = list(_cloud_items(caller, given, correlation_id, rejected))
+            items = list(_cloud_items(caller, given, correlation_id, rejected, headers))
             return await self._accept_many(caller, items, rejected)
         if scope["path"] != EVENTS_PATH:
             raise Problem(
@@ -163,9 +172,10 @@ class FrontDoor:
             one = cloud_events.read_binary(scope["headers"], await read(MAX_PAYLOAD_BYTES))
         else:
             one = cloud_events.read_structured(await read(cloud_events.MAX_STRUCTURED_BYTES))
-        event = cloud_events.new_event(one, caller.org_id, correlation_id)
+        entry = _entry(headers)
+        event = cloud_events.new_event(one, caller.org_id, correlation_id, entry)
         check_size(caller, event.body)
-        return await self._accept_one(OneEvent(event, False, caller, one.where))
+        return await self._accept_one(OneEvent(event, False, caller, one.where, entry))
 
     def at_hand(self, headers: Mapping[bytes, bytes], body: bytes, correlation_id: str) -> OneEvent | None:
         """The event of a request to EVENTS_PATH that nothing speaks against and nothing must be looked up for.
@@ -178,7 +188,8 @@ class FrontDoor:
         try:
             if mode_of(headers) is not None:
                 return None
-            one = _one_event(caller, body, idempotency_key_in(headers.get(b"idempotency-key")), correlation_id)
+            key = idempotency_key_in(headers.get(b"idempotency-key"))
+            one = _one_event(caller, body, key, correlation_id, headers)
         except Exception:  # noqa: BLE001 (__call__ meets it again, and tells)
             return None
         # Last: a request that goes the long way after all is counted there.
@@ -186,10 +197,12 @@ class FrontDoor:
 
     def hand_in(self, one: OneEvent, tell: Told) -> None:
         """Have it committed. Right after at_hand: what it saw may change with the next turn of the loop."""
-        self._committer.hand_in((one.event,), tell, by=one.caller)
+        entries = None if one.entry is None else {one.event.id: one.entry}
+        self._committer.hand_in((one.event,), tell, by=one.caller, entries=entries)
 
     async def _accept_one(self, one: OneEvent) -> bytes:
-        (receipt,) = await self._committer.commit((one.event,), by=one.caller)
+        entries = None if one.entry is None else {one.event.id: one.entry}
+        (receipt,) = await self._committer.commit((one.event,), by=one.caller, entries=entries)
         answer = one.answer(receipt)
         if isinstance(answer, Problem):
             raise answer
@@ -198,7 +211,9 @@ class FrontDoor:
     async def _accept_many(self, caller: Caller, items: Sequence[_Item], rejected: Rejected) -> bytes:
         receipts: list[Receipt] = []
         if items:
-            receipts = await self._committer.commit([item.event for item in items], alone=True, by=caller)
+            entries = {item.event.id: item.entry for item in items if item.entry is not None}
+            events = [item.event for item in items]
+            receipts = await self._committer.commit(events, alone=True, by=caller, entries=entries)
         deduplicated = 0
         for item, receipt in zip(items, receipts, strict=True):
             refused = _refusal(receipt, item.where)
@@ -219,12 +234,19 @@ class FrontDoor:
         )
 
 
-def _one_event(caller: Caller, body: bytes, key: str | None, correlation_id: str) -> OneEvent:
+def _entry(headers: Mapping[bytes, bytes]) -> Entry | None:
+    return traces.entry(headers.get(b"traceparent"), headers.get(b"tracestate"))
+
+
+def _one_event(
+    caller: Caller, body: bytes, key: str | None, correlation_id: str, headers: Mapping[bytes, bytes]
+) -> OneEvent:
     given = read_event(body)
     event_id = _id_of(given, caller, key)
-    event = new_event(given, caller.org_id, event_id, correlation_id, ("body",))
+    entry = _entry(headers)
+    event = new_event(given, caller.org_id, event_id, correlation_id, ("body",), entry)
     check_size(caller, event.body)
-    return OneEvent(event, given.event_id is None and key is None, caller)
+    return OneEvent(event, given.event_id is None and key is None, caller, entry=entry)
 
 
 def _items(
@@ -233,6 +255,7 @@ def _items(
     key: str | None,
     correlation_id: str,
     rejected: Rejected,
+    headers: Mapping[bytes, bytes],
 ) -> Iterator[_Item]:
     """What can be stored; what cannot is added to `rejected`."""
     for index, event in enumerate(given):
@@ -243,27 +266,33 @@ def _items(
         event_key = None if key is None else f"{key}\n{index}"
         try:
             event_id = _id_of(event, caller, event_key)
-            stored = new_event(event, caller.org_id, event_id, correlation_id, ("body", index))
+            entry = _entry(headers)
+            stored = new_event(event, caller.org_id, event_id, correlation_id, ("body", index), entry)
             check_size(caller, stored.body)
         except Problem as problem:
             rejected[index] = problem.errors or (FieldError(("body", index), problem.detail),)
             continue
-        yield _Item(index, stored, event.event_id is None and key is None, partial(_in_body, index))
+        yield _Item(index, stored, event.event_id is None and key is None, partial(_in_body, index), entry)
 
 
 def _cloud_items(
-    caller: Caller, given: Iterator[CloudEvent | Problem], correlation_id: str, rejected: Rejected
+    caller: Caller,
+    given: Iterator[CloudEvent | Problem],
+    correlation_id: str,
+    rejected: Rejected,
+    headers: Mapping[bytes, bytes],
 ) -> Iterator[_Item]:
     for index, read in enumerate(given):
         try:
             if isinstance(read, Problem):
                 raise read
-            event = cloud_events.new_event(read, caller.org_id, correlation_id)
+            entry = _entry(headers)
+            event = cloud_events.new_event(read, caller.org_id, correlation_id, entry)
             check_size(caller, event.body)
         except Problem as problem:
             rejected[index] = problem.errors or (FieldError(("body", index), problem.detail),)
             continue
-        yield _Item(index, event, False, read.where)
+        yield _Item(index, event, False, read.where, entry)
 
 
 def _id_of(given: EventIn, caller: Caller, key: str | None) -> UUID:

@@ -4,7 +4,6 @@ No key: the token in the address says whose it is. Called by server; hands event
 core.inbound says what is read of a webhook.
 """
 
-import json
 from collections.abc import Mapping
 from typing import Any
 from uuid import UUID
@@ -23,6 +22,9 @@ from redrive.api.problems import Problem, not_found, unavailable
 from redrive.core import inbound
 from redrive.core.ids import id_of_key
 from redrive.core.inbound import BadHeaders, Scheme
+from redrive.core.trace import TRACEPARENT, TRACESTATE, as_text, with_context
+from redrive.observe import traces
+from redrive.observe.traces import Entry
 from redrive.store.events import MAX_PAYLOAD_BYTES, NewEvent, Receipt
 from redrive.store.hooks import MAX_TOKEN_CHARS, Hook, find_hook, repetition
 from redrive.store.orgs import new_id
@@ -68,8 +70,9 @@ class HookDoor:
         if scheme is Scheme.SLACK and (challenge := inbound.slack_challenge(body)) is not None:
             await send_text(send, 200, challenge, correlation_id)
             return
-        event, id_is_new = _event(hook, given, body, correlation_id)
-        receipt = await self._receipt(hook, event)
+        entry = traces.entry(given.get(TRACEPARENT), given.get(TRACESTATE))
+        event, id_is_new = _event(hook, given, body, correlation_id, entry)
+        receipt = await self._receipt(hook, event, entry)
         deduplicated = receipt.verdict == "duplicate" and not id_is_new
         await send_json(
             send, 202, _encode(_Taken(event.id, receipt.status or "received", deduplicated)), correlation_id
@@ -99,9 +102,10 @@ class HookDoor:
             raise Problem(401, why)
         return scheme
 
-    async def _receipt(self, hook: Hook, event: NewEvent) -> Receipt:
+    async def _receipt(self, hook: Hook, event: NewEvent, entry: Entry | None) -> Receipt:
         """Once it is durable. A repetition is known by its id and its body: its headers tell its own time."""
-        (receipt,) = await self._committer.commit((event,), by=hook.caller)
+        entries = None if entry is None else {event.id: entry}
+        (receipt,) = await self._committer.commit((event,), by=hook.caller, entries=entries)
         if receipt.verdict == "conflict":
             receipt = await repetition(self._context.engine_db, event.org_id, event.id, event.body)
         match receipt.verdict:
@@ -116,13 +120,16 @@ class HookDoor:
         raise AssertionError(f"unknown verdict {receipt.verdict}")
 
 
-def _event(hook: Hook, headers: Mapping[str, str], body: bytes, correlation_id: str) -> tuple[NewEvent, bool]:
+def _event(
+    hook: Hook, headers: Mapping[str, str], body: bytes, correlation_id: str, entry: Entry | None
+) -> tuple[NewEvent, bool]:
     """The webhook as it is stored, and whether its id is one that we made."""
     try:
         kept = inbound.kept_headers(headers)
         content_type = inbound.content_type_of(headers)
     except BadHeaders as bad:
         raise Problem(431, str(bad)) from None
+    kept = with_context(kept, entry.traceparent, entry.tracestate) if entry else with_context(kept, None)
     org_id = hook.caller.org_id
     sender_id = inbound.sender_id_of(headers)
     # A line break cannot stand in a producer's key: the two never meet.
@@ -135,6 +142,6 @@ def _event(hook: Hook, headers: Mapping[str, str], body: bytes, correlation_id: 
         endpoint_id=hook.endpoint_id,
         correlation_id=correlation_id,
         content_type=content_type,
-        headers=json.dumps(kept) if kept else None,
+        headers=as_text(kept) if kept else None,
     )
     return event, key is None

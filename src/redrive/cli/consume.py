@@ -8,7 +8,7 @@ import uvloop
 
 from redrive.cli.options import command
 from redrive.cli.runner import Refused, Unreachable, run_service
-from redrive.cli.serve import BrokerUrl, MetricsPort
+from redrive.cli.serve import BrokerUrl, MetricsPort, traced
 from redrive.cli.worker import load_app
 from redrive.core.broker import ConsumerSpec
 from redrive.core.policy import Policy
@@ -59,7 +59,8 @@ def consume(
             needed = str(missing.name).partition(".")[0]
             raise Refused(f"Consuming needs {needed}: install redrive[rabbitmq].") from missing
         try:
-            await run_consumers(settings, chosen, await _policies(settings, registered, chosen), stop)
+            async with traced(settings, "redrive-consume", has_handlers=True):
+                await run_consumers(settings, chosen, await _policies(settings, registered, chosen), stop)
         except* (TopologyError, NoPolicy, MetricsRefused) as problems:
             raise Refused("\n".join(str(problem) for problem in problems.exceptions)) from None
         return True

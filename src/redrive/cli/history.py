@@ -21,6 +21,7 @@ class Happening:
 
 
 _DEEDS = {
+    "event.ack": "acknowledged",
     "task.retry": "a person asked for a try now",
     "task.skip": "skipped by a person",
     "task.schedule": "the next try was moved by a person",

@@ -16,6 +16,7 @@ import asyncpg
 import typer
 
 from redrive.observe.logs import set_up_logs
+from redrive.observe.traces import TracesUnavailable
 from redrive.settings import SettingsError
 from redrive.store.migrate import MigrationError
 from redrive.store.postgres_errors import EmbeddedError
@@ -70,7 +71,7 @@ def _code_of(work: Callable[[], Work], runner: Callable[[Work], bool]) -> int:
         return _told(str(problem), problem.code)
     except SettingsError as problem:
         return _told(str(problem), WRONG_USAGE)
-    except (MigrationError, SealError) as problem:
+    except (MigrationError, SealError, TracesUnavailable) as problem:
         return _told(str(problem), REFUSED)
     except EmbeddedError as problem:
         return _told(str(problem), UNREACHABLE)

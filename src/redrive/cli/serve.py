@@ -8,7 +8,7 @@ import importlib
 import secrets
 import sys
 from collections.abc import Coroutine
-from contextlib import closing
+from contextlib import AbstractAsyncContextManager, closing
 from dataclasses import dataclass
 from socket import socket
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
@@ -24,6 +24,7 @@ from redrive.cli.options import AsJson, Place, command
 from redrive.cli.output import emit, say
 from redrive.cli.runner import Refused, Unreachable, run_service
 from redrive.engine.supervisor import Child, PostgresKeeper, Supervisor, stop_on_signals
+from redrive.observe import traces
 from redrive.observe.logs import set_up_logs
 from redrive.observe.metrics_server import CHILDREN_VARIABLE, NAME_VARIABLE, SOCKET_VARIABLE
 from redrive.settings import Settings, load_settings
@@ -47,6 +48,7 @@ PASSED_ON = (
     "breaker_min_tries",
     "breaker_wait_s",
     "retry_share",
+    "trace_share",
     "disable_after_days",
     "service_version",
     "trust_proxy",
@@ -131,6 +133,7 @@ def serve(
             log_level=options.log_level,
         )
         set_up_logs(settings.log_format, settings.log_level, service="redrive")
+        traces.require(settings.collector_url)
         stop = stop_on_signals()
         with closing(bind(settings.host, settings.port)) as listener:
             try:
@@ -227,6 +230,8 @@ def _child_env(settings: Settings, url: str) -> dict[str, str]:
     env["REDRIVE_DATABASE_DIRECT_URL"] = settings.direct_url(url) or ""
     # An empty variable counts as unset, and a file might open what a flag has closed: say it.
     env["REDRIVE_ALLOW_NETWORKS"] = ",".join(map(str, settings.allow_networks)) or "none"
+    if settings.collector_url is not None:
+        env["REDRIVE_OTEL_ENDPOINT"] = settings.collector_url
     env["REDRIVE_RABBITMQ_COLLECT"] = ",".join(settings.rabbitmq_collect)
     if settings.rabbitmq_url is not None:
         env["REDRIVE_RABBITMQ_URL"] = settings.rabbitmq_url.get_secret_value()
@@ -291,6 +296,18 @@ def _banner(
     return lines
 
 
+def traced(settings: Settings, process: str, *, has_handlers: bool = False) -> AbstractAsyncContextManager[None]:
+    """Traces of this process are sent where the settings say, while the block runs."""
+    return traces.sent_to(
+        settings.collector_url,
+        share=settings.trace_share,
+        service="redrive",
+        version=__version__,
+        facts={"redrive.process": process},
+        for_handlers=has_handlers,
+    )
+
+
 def api() -> None:
     """Run the API's process alone, on the database that the settings name."""
 
@@ -303,7 +320,8 @@ def api() -> None:
             raise Unreachable("The API's process needs REDRIVE_DATABASE_URL.")
         stop = stop_on_signals()
         with closing(borrow() or bind(settings.host, settings.port)) as listener:
-            await run_api(settings, settings.database_url, stop, listener=listener)
+            async with traced(settings, "redrive-api"):
+                await run_api(settings, settings.database_url, stop, listener=listener)
         return True
 
     run_service(work, uvloop.run)

@@ -15,7 +15,7 @@ import uvloop
 from redrive.cli.connect import proven_sealer, reach
 from redrive.cli.options import Place, command
 from redrive.cli.runner import Refused, WrongUsage, run_service
-from redrive.cli.serve import BrokerUrl, MetricsPort, ServiceOptions
+from redrive.cli.serve import BrokerUrl, MetricsPort, ServiceOptions, traced
 from redrive.core.workflow import Workflow, WorkflowError
 from redrive.engine.supervisor import stop_on_signals
 from redrive.observe.logs import set_up_logs
@@ -89,6 +89,7 @@ def worker(
             sealer = await _prove_seal(settings, url)
             if workflows:
                 await _keep_workflows(settings, url, org, workflows, sealer)
+            await stack.enter_async_context(traced(settings, "redrive-worker", has_handlers=app is not None))
             try:
                 await run_worker(settings, url, stop, handlers=handlers, on_dead_letter=on_dead_letter)
             except MetricsRefused as problem:

@@ -58,6 +58,7 @@ class DeadMessage:
     details: str | None  # what the service that gave it up said besides: a JSON object
     service: str | None
     redriven: Redriven | None = None
+    traceparent: str | None = None  # of its own headers
 
 
 class DeadMessageBook(Protocol):

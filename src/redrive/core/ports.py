@@ -54,6 +54,7 @@ class Job(NamedTuple):
     free_since: datetime | None = None  # when what kept it from being tried was last lifted; None: nothing ever did
     run_id: UUID | None = None  # the run that it is a step of
     step: int | None = None  # which of its steps
+    run_traceparent: str | None = None  # what the run was begun with
 
 
 class Exchange(NamedTuple):
@@ -65,6 +66,7 @@ class Exchange(NamedTuple):
     response_headers: str | None = None  # JSON
     response_body: bytes | None = None
     truncated: bool = False
+    method: str | None = None  # of HTTP, where it is another than POST
 
 
 NO_EXCHANGE = Exchange()

@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from fnmatch import fnmatchcase
 
+from redrive.core.decide import Reason
+
 WATCH_CHANNEL = "redrive_watch"  # who watches says so here, every few seconds
 WATCHED_FOR_S = 15.0  # and is forgotten when nothing was heard for so long
 TAIL_PREFIX = "redrive_tail_"  # what is seen goes to a channel of each watcher's own
@@ -49,6 +51,8 @@ def word_of(event: str, facts: Facts) -> str | None:
         if old in (None, "received") and new in ("received", "queued"):
             return "accepted"
         return "delivered" if (old, new) == ("queued", "delivered") else None
+    if event == "event_failed" and facts.get("reason") == Reason.SKIPPED:
+        return None
     return _WORDS.get(event)
 
 

@@ -27,6 +27,7 @@ class Task:
     org_id: UUID
     event_id: UUID
     correlation_id: str | None
+    traceparent: str | None = None  # of this try: hand it on, and what others do for it is part of the same trace
 
     @property
     def payload(self) -> Any:

@@ -24,6 +24,7 @@ from redrive.core.ports import (
     Trying,
 )
 from redrive.core.redact import redact_headers, redact_url
+from redrive.core.trace import CONTEXT_HEADERS, is_bare
 from redrive.destinations.answers import impossible, outcome_of, shown_headers
 from redrive.destinations.client import (
     CLIENT_HEADERS,
@@ -36,12 +37,12 @@ from redrive.destinations.client import (
     TransferError,
     build_head,
 )
-from redrive.destinations.plans import Plans, Seal, header_text, order_headers
+from redrive.destinations.plans import Plans, Seal, context_headers, header_text, order_headers
 
 JSON_TYPE = "application/json"
 
 # What an event's own headers cannot change: the client's, and what this module writes.
-_OURS = CLIENT_HEADERS | {"content-type", "user-agent"}
+_OURS = CLIENT_HEADERS | CONTEXT_HEADERS | {"content-type", "user-agent"}
 _OUR_PREFIXES = ("webhook-", "redrive-", "proxy-")
 
 _CATEGORY = {
@@ -134,13 +135,17 @@ class HttpDestination:
             return None
         if job.edited_headers is not None:
             plan = self._with_edited_headers(job.edited_headers, plan)
-        if job.headers is None and job.content_type == JSON_TYPE:
+        if job.content_type == JSON_TYPE and (job.headers is None or is_bare(job.headers)):
             return plan
         return _with_headers_of(job, plan)
 
     def _with_edited_headers(self, edited: str, plan: _Plan) -> _Plan:
         """The plan for a job with headers that a person gave: they win over others of the same names."""
-        own = [(name, value) for name, value in loads(edited).items() if not _is_ours(name.lower())]
+        own = [
+            (name, value)
+            for name, value in loads(edited).items()
+            if (lower := name.lower()) in CONTEXT_HEADERS or not _is_ours(lower)
+        ]
         replaced = {name.lower() for name, _ in own}
         headers = (*(line for line in plan.headers if line[0].lower() not in replaced), *own)
         try:
@@ -163,6 +168,8 @@ class HttpDestination:
         )
         if job.lane is not None:
             lines += "".join(f"{name}: {value}\r\n" for name, value in order_headers(job).items())
+        if job.correlation_id is not None or job.headers is not None:
+            lines += "".join(f"{name}: {value}\r\n" for name, value in context_headers(job, plan.names).items())
         return lines.encode("ascii") + plan.head
 
     async def aclose(self) -> None:

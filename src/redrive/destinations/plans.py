@@ -1,7 +1,7 @@
 """Endpoints made ready for deliveries, remembered for a moment; and who signs. Used by the destinations of webhooks."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from datetime import datetime
 from functools import lru_cache
 from typing import Generic, NamedTuple, TypeVar
@@ -10,6 +10,8 @@ from uuid import UUID
 
 from redrive.core.ports import EndpointBook, EndpointTerms, Job
 from redrive.core.sign import Signer
+from redrive.core.trace import CORRELATION, TRACEPARENT, TRACESTATE, kept_state, passed_on
+from redrive.observe import traces
 
 TERMS_TTL_S = 1.0  # an edit of an endpoint reaches running workers within this time
 MAX_ENDPOINTS_CACHED = 10_000
@@ -72,6 +74,26 @@ class Seal(NamedTuple):
 def header_text(text: str) -> str:
     """Text as a header value: visible ASCII stands for itself, anything else is percent-encoded."""
     return quote(text, safe=" !#$&'()*+,-./:;<=>?@[]^_`{|}~\"\\")
+
+
+def context_headers(job: Job, given: Container[str] = ()) -> dict[str, str]:
+    """What tells a receiver whose request it goes back to, and in which trace: but for what an endpoint has of its own.
+
+    `given`: the names of those, in lower case.
+    """
+    told: dict[str, str] = {}
+    correlation_id = job.correlation_id
+    if correlation_id is not None and CORRELATION not in given:
+        is_plain = correlation_id.isascii() and correlation_id.isalnum()  # those that we make: no need to look further
+        told[CORRELATION] = correlation_id if is_plain else header_text(correlation_id)
+    if (job.headers is None and job.run_id is None) or TRACEPARENT in given:
+        return told
+    traceparent = passed_on(job, tracing=traces.is_on())
+    if traceparent is not None:
+        told[TRACEPARENT] = traceparent
+        if job.run_id is None and (state := kept_state(job.headers)) is not None:
+            told[TRACESTATE] = state
+    return told
 
 
 def order_headers(job: Job) -> dict[str, str]:

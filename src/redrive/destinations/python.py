@@ -15,10 +15,12 @@ from redrive.core.outcome import Category, Failure, Success
 from redrive.core.ports import HANDLER_QUEUE_PREFIX, STEP_HANDLER_PREFIX, Exchange, Job, Released, Try
 from redrive.core.step_ports import StepBook
 from redrive.core.steps import MAX_OUTPUT_BYTES
+from redrive.core.trace import passed_on
 from redrive.destinations.handler_calls import call_handler
 from redrive.destinations.handler_tasks import StepTask, Task, json_of
 from redrive.destinations.steps import UNREADABLE, Known, not_to_be_tried, output_problem
 from redrive.destinations.threads import DaemonThreads
+from redrive.observe import traces
 
 MAX_THREADS = 64
 SLOT_WAIT_S = 3.0  # for a thread to come free: a fifth of a lease's margin, unless that is set
@@ -70,7 +72,8 @@ class HandlerDestination:
         return await _tried(partial(self._in_thread, handler, task), task, job.timeout_s)
 
     def _task(self, job: Job, name: str) -> Task | Try | Released:
-        facts = (job.id, name, job.body, job.attempts + 1, job.org_id, job.event_id, job.correlation_id)
+        traced = passed_on(job, tracing=traces.is_on())
+        facts = (job.id, name, job.body, job.attempts + 1, job.org_id, job.event_id, job.correlation_id, traced)
         if job.run_id is None or self._known is None or self._book is None:
             return Task(*facts)
         terms = self._known.take(job)
@@ -87,7 +90,8 @@ class HandlerDestination:
 
 
 async def _tried(call: Callable[[], Awaitable[Any]], task: Task, timeout_s: float) -> Try:
-    done = await call_handler(call, task.name, timeout_s)
+    with traces.current(task.traceparent):
+        done = await call_handler(call, task.name, timeout_s)
     if isinstance(done, Failure):
         return Try(done)
     if isinstance(task, StepTask):

@@ -16,8 +16,9 @@ from redrive.core.broker import RABBITMQ_QUEUE
 from redrive.core.broker_route import MAX_NAME_BYTES, is_short, route_url
 from redrive.core.outcome import Success
 from redrive.core.ports import EndpointBook, EndpointTerms, Exchange, Job, Released, Try
+from redrive.core.trace import CONTEXT_HEADERS
 from redrive.destinations.answers import impossible, shown_headers
-from redrive.destinations.plans import Plans, Seal, header_text, order_headers
+from redrive.destinations.plans import Plans, Seal, context_headers, header_text, order_headers
 
 APP_ID = "redrive"
 JSON_TYPE = "application/json"
@@ -69,6 +70,7 @@ class RabbitDestination:
             return impossible(None, None)
         routing_key = job.event_type if plan.routing_key is None else plan.routing_key
         own = _own_headers(plan, job)
+        own |= context_headers(job, own)
         problem = plan.problem or _unpublishable(routing_key, own)
         url = route_url(plan.exchange, routing_key)
         if problem is not None:
@@ -89,7 +91,8 @@ class RabbitDestination:
 def _own_headers(plan: _Plan, job: Job) -> Headers:
     """The event's headers, under the endpoint's, under those that a person gave for this task."""
     given: Headers = {}
-    for headers in (_loaded(job.headers), plan.headers, _loaded(job.edited_headers)):
+    sent = {name: value for name, value in _loaded(job.headers).items() if name not in CONTEXT_HEADERS}
+    for headers in (sent, plan.headers, _loaded(job.edited_headers)):
         given |= headers
     kept = headers_of(Properties(headers=dict(given)))  # without what the broker itself acts upon
     return {name: value for name, value in kept.items() if not name.startswith(_OUR_PREFIXES)}

@@ -18,7 +18,9 @@ from redrive.core.broker import RETURN_QUEUE, Origin, Return, ReturnBook
 from redrive.core.broker_route import route_url
 from redrive.core.outcome import Category, Failure, Success
 from redrive.core.ports import Exchange, Job, Released, Try
+from redrive.core.trace import TRACESTATE, passed_on, with_context
 from redrive.destinations.answers import shown_headers
+from redrive.observe import traces
 
 JSON_TYPE = "application/json"
 _COMPRESSED = frozenset({"gzip", "x-gzip", "deflate", "br", "zstd", "bzip2", "lzma", "snappy", "lz4"})
@@ -74,6 +76,9 @@ class ReturnDestination:
             properties.content_type = JSON_TYPE  # somebody edited what was none before
         if (properties.content_encoding or "").lower() in _COMPRESSED and _is_json(job.body):
             properties.content_encoding = None  # likewise
+        traced = passed_on(job, tracing=traces.is_on())
+        if traced is not None:
+            headers = with_context(headers, traced, headers.get(TRACESTATE))
         properties.headers = headers | {LETTER: str(job.id), REPLAYS: back.replays}
         return Outgoing(exchange, routing_key, job.body, properties)
 

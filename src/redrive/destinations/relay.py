@@ -17,9 +17,10 @@ from redrive.core.outcome import Category, Failure, Steer
 from redrive.core.ports import RELAY_QUEUE, EndpointBook, EndpointTerms, Exchange, Job, Released, Try
 from redrive.core.redact import redact_text, redact_url
 from redrive.core.relay import Answered, Delivery, HubLink, Unanswered, Welcome, encode
+from redrive.core.trace import CONTEXT_HEADERS
 from redrive.destinations.answers import impossible, outcome_of, shown_headers
 from redrive.destinations.client import CLIENT_HEADERS
-from redrive.destinations.plans import Plans, Seal, header_text, order_headers
+from redrive.destinations.plans import Plans, Seal, context_headers, header_text, order_headers
 from redrive.observe.watch import Watched
 
 MAX_HUBS = 8  # of an endpoint
@@ -179,6 +180,7 @@ class RelayDestination:
         if hub.gone:  # while this one waited for its turn
             return Released("Not tried: the hub went away before its turn.")
         own = _own_headers(plan, job, self._user_agent)
+        own |= context_headers(job, own)
         delivery = Delivery(
             job.id,
             job.fence,
@@ -240,7 +242,8 @@ def _plan(terms: EndpointTerms) -> _Plan:
 def _own_headers(plan: _Plan, job: Job, user_agent: str) -> Headers:
     """The sender's headers, under the endpoint's, under those that a person gave for this task."""
     given: Headers = {"user-agent": user_agent}
-    for headers in (_loaded(job.headers), plan.headers, _loaded(job.edited_headers)):
+    sent = {name: value for name, value in _loaded(job.headers).items() if name not in CONTEXT_HEADERS}
+    for headers in (sent, plan.headers, _loaded(job.edited_headers)):
         given |= headers
     return {name: value for name, value in given.items() if not _is_ours(name)}
 

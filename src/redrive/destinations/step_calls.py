@@ -17,16 +17,14 @@ from redrive.core.classify import failure_of
 from redrive.core.outcome import Category, Failure, Outcome, Steer, Success
 from redrive.core.ports import HTTP_STEP_QUEUE, EndpointBook, EndpointTerms, Exchange, Job, Released, Try, Trying
 from redrive.core.redact import redact_headers, redact_url
-from redrive.core.run_states import schedule_id
 from redrive.core.step_ports import StepBook, StepTerms
 from redrive.core.steps import MAX_OUTPUT_BYTES
-from redrive.core.trace import child_traceparent
 from redrive.core.url_template import leads_to_its_place
 from redrive.destinations.answers import impossible
 from redrive.destinations.client import Answer, BadHeader, Client, Request, Response, build_head
 from redrive.destinations.client import TransferError as Broken
 from redrive.destinations.http import failed_transfer, outcome_of_response, shown_response_headers
-from redrive.destinations.plans import Plans, Seal, header_text
+from redrive.destinations.plans import Plans, Seal, context_headers, header_text
 from redrive.destinations.steps import UNREADABLE, Known, not_to_be_tried, output_problem
 
 JSON_TYPE = "application/json"
@@ -124,13 +122,10 @@ class StepCalls:
         attempt = job.attempts + 1
         yield "user-agent", self._user_agent
         yield "idempotency-key", terms.idempotency_key
-        trying = schedule_id(str(terms.run_id), terms.step, attempt, job.generation)
-        yield "traceparent", child_traceparent(terms.traceparent, terms.run_id, trying)
+        yield from context_headers(job).items()
         yield "redrive-run-id", str(terms.run_id)
         yield "redrive-event-type", header_text(job.event_type)
         yield "redrive-attempt", str(attempt)
-        if job.correlation_id is not None:
-            yield "x-correlation-id", header_text(job.correlation_id)
         if endpoint is not None:
             timestamp = int(now.timestamp())
             yield "webhook-id", terms.idempotency_key
@@ -166,10 +161,16 @@ def _report(ended: Callable[[Try | Released], None], call: _Call, now: datetime,
 
 def _tried(call: _Call, now: datetime, answer: Answer) -> Try | Released:
     if not isinstance(answer, Response):
-        return failed_transfer(answer, Exchange(call.url, call.headers))
+        return failed_transfer(answer, Exchange(call.url, call.headers, method=call.request.method))
     is_cut = answer.truncated or answer.body_error is not None
     exchange = Exchange(
-        call.url, call.headers, answer.status, shown_response_headers(answer.headers), answer.body, is_cut
+        call.url,
+        call.headers,
+        answer.status,
+        shown_response_headers(answer.headers),
+        answer.body,
+        is_cut,
+        call.request.method,
     )
     outcome = _outcome(call.terms, answer, now)
     if not isinstance(outcome, Success):

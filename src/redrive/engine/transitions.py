@@ -69,6 +69,12 @@ def tell(result: Settled, max_retries: int | None) -> None:
     _transition(facts, EventStatus.QUEUED)
 
 
+def tell_taken_over(job: Job, max_retries: int | None) -> None:
+    """The worker before did not report in time: its try counts as failed, whatever came of it."""
+    facts = _facts(job, retry_attempts(job.attempts, max_retries))
+    log.warning("lease_taken_over", **facts, fence=job.fence)
+
+
 def tell_expired(tasks: Sequence[ExpiredTask]) -> None:
     """Tasks that died while they waited."""
     for task in tasks:

@@ -27,6 +27,8 @@ from redrive.core.ports import (
     Try,
     Trying,
 )
+from redrive.engine.spans import tell_try
+from redrive.observe import traces
 
 SUCCEED = Succeed()
 BROKEN_OFF = Released("The worker was stopped while it was trying.", possible_duplicate=True)
@@ -134,6 +136,8 @@ class Tries:
         if isinstance(tried, Released):
             self._end(Settlement(job, None, tried, NO_EXCHANGE, took_s))
             return
+        if traces.is_on():
+            tell_try(job, tried, took_s)
         outcome, exchange, output, output_is_cut = tried
         decision: Decision = SUCCEED
         if isinstance(outcome, Failure):

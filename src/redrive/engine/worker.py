@@ -37,7 +37,7 @@ from redrive.engine.breakers import Breakers
 from redrive.engine.lookout import Lookout
 from redrive.engine.releaser import Releaser
 from redrive.engine.settler import Settler, brief
-from redrive.engine.transitions import tell, tell_delivered
+from redrive.engine.transitions import tell, tell_delivered, tell_taken_over
 from redrive.engine.tries import Tries
 from redrive.observe.watch import Watched
 
@@ -276,6 +276,8 @@ class Worker:
             raise ConnectionError(f"loading policies or endpoints failed: {brief(error)}") from error
         for job in jobs:
             policy = self._policies.get(job.policy_id)
+            if job.lost:
+                tell_taken_over(job, policy.max_retries if policy is not None else None)
             if policy is not None:
                 self._tries.begin(job, policy, asked_at)
             else:  # stored by a newer Redrive: left for a worker that can read it

@@ -1,13 +1,14 @@
 """Many log lines of one kind at once: transitions that pass by the thousand are encoded together and written together.
 
-One by one a line costs as much as a delivery; like this a tenth of it. Called by engine.transitions and api.committer;
-set up with the rest of the log.
+One by one a line costs as much as a delivery; like this a tenth of it. Called by engine.transitions, store.transitions
+and api.committer; set up with the rest of the log.
 """
 
 import logging
 from collections.abc import Iterable
 from datetime import UTC, datetime
-from typing import IO
+from functools import lru_cache
+from typing import IO, Literal
 
 import msgspec
 import structlog
@@ -36,29 +37,48 @@ def write_to(file: IO[bytes] | None, service: str) -> None:
     _sink.file, _sink.service = file, service
 
 
-def are_wanted() -> bool:
+Level = Literal["info", "warning", "error"]
+
+_SEVERITY = {"info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
+
+
+def are_wanted(level: Level = "info") -> bool:
     """Whether anybody reads them: in the log, or at the moment with `redrive tail`."""
-    return _are_written() or watch.is_watched()
+    return _are_written(level) or watch.is_watched()
 
 
-def _are_written() -> bool:
-    return bool(log.is_enabled_for(logging.INFO))
+def _are_written(level: Level) -> bool:
+    return bool(log.is_enabled_for(_SEVERITY[level]))
 
 
-def say_all(event: str, lines: Iterable[dict[str, object]]) -> None:
-    """Log them at the level info, and show them to whoever watches."""
+@lru_cache(maxsize=1024)
+def who(actor: str | None) -> dict[str, object]:
+    """Who did something, as lines say it: an API key by its id, a person by theirs, anybody else by what they are.
+
+    Not to be changed: the same one gets the same again.
+    """
+    if actor is None:
+        return {}
+    kind, _, id_ = actor.partition(":")
+    if kind == "key":
+        return {"key_id": id_}
+    return {"user_id": id_ if kind == "user" else actor}
+
+
+def say_all(event: str, lines: Iterable[dict[str, object]], level: Level = "info") -> None:
+    """Log them, and show them to whoever watches."""
     if watch.is_watched():
         lines = list(lines)
         watch.show_all(event, lines)
-    if not _are_written():
+    if not _are_written(level):
         return
     if _sink.file is None:
         for line in lines:
-            log.info(event, **line)
+            log.log(_SEVERITY[level], event, **line)
         return
     now = datetime.now(UTC).isoformat().replace("+00:00", "Z")
-    shared = {"event": event, "service": _sink.service, "level": "info", "@timestamp": now}
+    shared = {"event": event, "service": _sink.service, "level": level, "@timestamp": now}
     told = [line | shared for line in lines]
-    LOG_LINES.add(("info",), len(told))
+    LOG_LINES.add((level,), len(told))
     _sink.file.write(_encoder.encode_lines(told))
     _sink.file.flush()

@@ -2,6 +2,7 @@
 
 import json
 import logging
+import os
 import sys
 from typing import Any, Literal
 
@@ -9,6 +10,7 @@ import msgspec
 import structlog
 
 from redrive.observe import lines
+from redrive.observe.console import Console
 from redrive.observe.process_metrics import LEVELS, LOG_LINES
 
 _encoder = msgspec.json.Encoder(enc_hook=repr)
@@ -25,9 +27,7 @@ def set_up_logs(log_format: Literal["json", "console"], level: str, *, service: 
         structlog.processors.format_exc_info,
     ]
     renderer: structlog.typing.Processor = (
-        structlog.processors.JSONRenderer()
-        if log_format == "json"
-        else structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())
+        structlog.processors.JSONRenderer() if log_format == "json" else Console(colours=_wants_colours())
     )
     as_bytes = structlog.processors.JSONRenderer(serializer=_line)
     structlog.configure(
@@ -50,6 +50,11 @@ def _count(_logger: Any, _method: str, facts: structlog.typing.EventDict) -> str
     level = facts.get("level")
     LOG_LINES.add((level if level in LEVELS else "info",))
     return facts
+
+
+def _wants_colours() -> bool:
+    """On a terminal, unless somebody asked for none (https://no-color.org)."""
+    return sys.stderr.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
 def _line(facts: Any, **_: object) -> bytes:

@@ -30,6 +30,7 @@ from redrive.core.outcome import Failure, Success
 from redrive.core.policy import retry_delay
 from redrive.core.ports import Settled, Settlement
 from redrive.core.presets import PRESETS
+from redrive.engine.transitions import tell
 from redrive.library import Redrive
 from redrive.retry_service.errors import Id, NotFound, NotPossible, RetryServiceError, error_of, id_of
 from redrive.retry_service.reports import failure_reported, reported_event
@@ -148,6 +149,8 @@ class RetryService:
             case "conflict":
                 raise NotPossible("This idempotency key was used for another payload, name, policy or system.")
         assert added.task_id is not None
+        if added.settled is not None:
+            tell(added.settled, added.max_retries)
         return added.task_id
 
     async def mark_failed(self, id: Id, error: BaseException | str, because: str | None = None) -> Shape:

@@ -27,9 +27,12 @@ from redrive.core.delay_queues import rungs
 from redrive.core.meter import ConsumerMeter
 from redrive.core.outcome import Category, Failure, Success
 from redrive.core.policy import Policy
+from redrive.core.trace import TRACEPARENT
 from redrive.destinations.handler_calls import call_handler
 from redrive.destinations.threads import DaemonThreads
-from redrive.sources.delivery import Delivery
+from redrive.observe import traces
+from redrive.observe.traces import Attributes, Entry, Span, Trouble
+from redrive.sources.delivery import Delivery, correlation_of
 from redrive.sources.messages import Message
 from redrive.sources.onward import Onward
 from redrive.sources.staying import end, first_of, stay_connected, unless, watch
@@ -167,10 +170,18 @@ class Consumer:
 
     async def _try(self, delivery: Delivery) -> None:
         began_s = self._now()
-        payload, outcome = await self._outcome(delivery)
+        entry = traces.entry(_header(delivery, TRACEPARENT))
+        if entry is not None and entry.began_ns and TRACEPARENT not in delivery.headers:
+            delivery = delivery.with_headers({TRACEPARENT: entry.traceparent})  # its retries are part of this trace
+        payload, outcome = await self._outcome(delivery, entry)
         took_s = self._now() - began_s
+        if entry is not None and entry.began_ns:
+            self._note_span(delivery, entry, outcome)
         match self._decide(delivery, outcome, began_s):
             case Succeed():
+                if delivery.retries:
+                    named = {"message_id": delivery.properties.message_id, "correlation_id": correlation_of(delivery)}
+                    self._log.info("message_recovered", **named, attempt=delivery.retries + 1)
                 await self._onward.acknowledge(delivery)
                 if self._meter is not None:
                     self._meter.succeeded(self.queue, took_s)
@@ -194,17 +205,40 @@ class Consumer:
         failures = delivery.retries + 1
         return decide(self._policy, outcome, failures=failures, age=delivery.age(began_s), roll=self._dice())
 
-    async def _outcome(self, delivery: Delivery) -> tuple[Any, Success | Failure]:
+    def _note_span(self, delivery: Delivery, entry: Entry, outcome: Success | Failure) -> None:
+        properties = delivery.properties
+        told: Attributes = {
+            "messaging.system": "rabbitmq",
+            "messaging.operation.type": "process",
+            "messaging.operation.name": "process",
+            "messaging.destination.name": self._spec.queue,
+            "messaging.consumer.group.name": self._spec.service,
+            "messaging.message.body.size": len(delivery.body),
+            "messaging.rabbitmq.destination.routing_key": delivery.routing_key,
+            "redrive.attempt": delivery.retries + 1,
+        }
+        for name, value in (("id", properties.message_id), ("conversation_id", correlation_of(delivery))):
+            if value is not None:
+                told[f"messaging.message.{name}"] = value
+        trouble = None
+        if isinstance(outcome, Failure):
+            told["error.type"] = outcome.category.value
+            trouble = Trouble(outcome.category.value, outcome.message)
+        span = (entry.traceparent, entry.parent_id, entry.began_ns, time.time_ns(), told, trouble)
+        traces.note(Span("process", "consumer", *span))
+
+    async def _outcome(self, delivery: Delivery, entry: Entry | None) -> tuple[Any, Success | Failure]:
         payload = None
         if self._spec.is_json:
             try:
                 payload = msgspec.json.decode(delivery.body)
             except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as problem:
                 return None, Failure(Category.VALIDATION, f"The message is not JSON: {problem}")
-        done = await self._call(self._message(delivery, payload))
+        with traces.current(entry.traceparent if entry is not None else None):
+            done = await self._call(self._message(delivery, payload, entry))
         return payload, done if isinstance(done, Failure) else Success()
 
-    def _message(self, delivery: Delivery, payload: Any) -> Message:
+    def _message(self, delivery: Delivery, payload: Any, entry: Entry | None) -> Message:
         properties: Any = delivery.properties
         sent = properties.timestamp
         return Message(
@@ -213,7 +247,7 @@ class Consumer:
             payload=payload,
             headers=delivery.headers,
             message_id=properties.message_id,
-            correlation_id=properties.correlation_id,
+            correlation_id=correlation_of(delivery),
             content_type=properties.content_type,
             type=properties.message_type,
             timestamp=sent.moment if isinstance(sent, FarTime) else sent,
@@ -221,6 +255,7 @@ class Consumer:
             routing_key=delivery.routing_key,
             attempt=delivery.retries + 1,
             redelivered=delivery.redelivered,
+            traceparent=entry.traceparent if entry is not None else None,
         )
 
     async def _call(self, message: Message) -> Any:
@@ -234,3 +269,8 @@ class Consumer:
     async def _in_thread(self, message: Message) -> Any:
         result = await self._threads.run(partial(copy_context().run, self._spec.handler, message))
         return await result if inspect.isawaitable(result) else result
+
+
+def _header(delivery: Delivery, name: str) -> str | None:
+    value = delivery.headers.get(name)
+    return value if isinstance(value, str) else None

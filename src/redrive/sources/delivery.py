@@ -3,7 +3,7 @@
 Headers are anybody's: what makes no sense in them counts as not there.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
 
@@ -12,6 +12,7 @@ from aiormq.abc import AbstractChannel, DeliveredMessage
 from redrive.broker.properties import Headers, copy_of, headers_of
 from redrive.broker.traces import EXCHANGE, FIRST_ATTEMPT, LOSSES, RETRY_COUNT, ROUTING_KEY
 from redrive.broker.wire import Properties
+from redrive.core.trace import CORRELATION
 
 DELIVERY_COUNT = "x-delivery-count"  # kept by quorum queues: how often it was given out before
 MAX_UNIX_S = 253_402_300_799  # the end of the year 9999
@@ -59,9 +60,23 @@ class Delivery:
             is_counted=by_broker is not None,
         )
 
+    def with_headers(self, more: Headers) -> "Delivery":
+        headers = self.headers | more
+        return replace(self, headers=headers, properties=copy_of(self.properties, headers))
+
     def age(self, now_s: float) -> timedelta:
         """Since its first try began; never negative, whatever the clocks of two machines say."""
         return timedelta(seconds=max(now_s - (now_s if self.first_attempt_s is None else self.first_attempt_s), 0.0))
+
+
+def correlation_of(delivery: Delivery) -> str | None:
+    """What the message says it belongs to: its property, or the header of those who know HTTP better."""
+    return correlation_in(delivery.properties, delivery.headers)
+
+
+def correlation_in(properties: Properties, headers: Headers) -> str | None:
+    told = properties.correlation_id or headers.get(CORRELATION)
+    return told if isinstance(told, str) and told else None
 
 
 def _first_attempt(headers: Headers) -> int | None:

@@ -27,3 +27,4 @@ class Message:
     routing_key: str
     attempt: int
     redelivered: bool
+    traceparent: str | None = None  # of this try: hand it on, and what others do for it is part of the same trace

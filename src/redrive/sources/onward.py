@@ -25,7 +25,7 @@ from redrive.core.decide import Reason
 from redrive.core.delay_queues import delay_queue, rungs
 from redrive.core.outcome import Failure
 from redrive.core.policy import Policy
-from redrive.sources.delivery import Delivery
+from redrive.sources.delivery import Delivery, correlation_of
 from redrive.sources.staying import first_of
 
 CONFIRM_WITHIN_S = 15.0  # what takes longer is said to
@@ -54,6 +54,7 @@ class Onward:
         self._log = log.bind(queue=spec.queue, service=spec.service)
 
     async def acknowledge(self, delivery: Delivery) -> None:
+        """It has succeeded, or a copy of it is where it belongs."""
         await self._answer(delivery, partial(delivery.channel.basic_ack, delivery.tag, wait=False))
 
     async def give_back(self, delivery: Delivery) -> None:
@@ -64,7 +65,7 @@ class Onward:
             async with asyncio.timeout(ACKNOWLEDGE_TIMEOUT_S):
                 await answer()
         except LOST as problem:
-            self._log.warning("message_not_acknowledged", message_id=_id(delivery), why=said(problem))
+            self._log.warning("message_not_acknowledged", **_named(delivery), why=said(problem))
 
     async def put_off(self, delivery: Delivery, failure: Failure, delay: timedelta, began_s: float) -> None:
         """It waits in a delay queue, and comes back to the source by itself."""
@@ -74,11 +75,13 @@ class Onward:
         copy.expiration = str(round(delay.total_seconds() * 1000))
         self._log.warning(
             "message_retry",
-            message_id=_id(delivery),
+            **_named(delivery),
             attempt=delivery.retries + 1,
             category=failure.category.value,
             error=failure.message,
+            error_type=failure.category.value,
             delay_s=round(delay.total_seconds(), 3),
+            scheduled_in_ms=round(delay.total_seconds() * 1000),
         )
         if queue not in self._known:
             await self._make(queue)
@@ -94,11 +97,12 @@ class Onward:
         """It goes to the dead-letter queue. `payload` is None where it is not JSON, or nobody looked."""
         self._log.error(
             "message_dead",
-            message_id=_id(delivery),
+            **_named(delivery),
             attempts=delivery.retries + 1,
             reason=reason.value,
             category=failure.category.value,
             error=failure.message,
+            error_type=failure.category.value,
         )
         body, properties = dead_letters.write(
             delivery.body,
@@ -155,7 +159,7 @@ class Onward:
                 wait_s = patience.next_s()
                 self._log.warning(
                     "message_not_handed_over",
-                    message_id=_id(delivery),
+                    **_named(delivery),
                     to=copy.routing_key,
                     why=str(problem),
                     again_in_s=round(wait_s, 1),
@@ -172,7 +176,7 @@ class Onward:
         moves it as it is; where it would drop it instead, it stays unacknowledged, for a person to look at.
         """
         self._log.error(
-            "message_not_to_be_handed_over", message_id=_id(delivery), why=str(problem), is_rejected=self.may_reject
+            "message_not_to_be_handed_over", **_named(delivery), why=str(problem), is_rejected=self.may_reject
         )
         if self.may_reject:
             await self._answer(delivery, partial(delivery.channel.basic_nack, delivery.tag, requeue=False, wait=False))
@@ -183,7 +187,7 @@ class Onward:
         """
         later = asyncio.get_running_loop().call_later(
             CONFIRM_WITHIN_S,
-            partial(self._log.warning, "message_not_confirmed_yet", message_id=_id(delivery), to=copy.routing_key),
+            partial(self._log.warning, "message_not_confirmed_yet", **_named(delivery), to=copy.routing_key),
         )
         try:
             await self._publisher.publish(copy, None)
@@ -211,8 +215,8 @@ def _first_s(delivery: Delivery, began_s: float) -> int:
     return int(began_s) if delivery.first_attempt_s is None else delivery.first_attempt_s
 
 
-def _id(delivery: Delivery) -> str | None:
-    return delivery.properties.message_id
+def _named(delivery: Delivery) -> dict[str, str | None]:
+    return {"message_id": delivery.properties.message_id, "correlation_id": correlation_of(delivery)}
 
 
 def _is_json(body: bytes) -> bool:

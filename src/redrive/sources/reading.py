@@ -21,8 +21,9 @@ from redrive.core.decide import Reason
 from redrive.core.delay_queues import is_delay_queue_of
 from redrive.core.outcome import Category, Failure
 from redrive.core.redact import redact_text
+from redrive.core.trace import TRACEPARENT, traceparent_of
 from redrive.core.x_death import Death, first_death, meaning_of, read_deaths
-from redrive.sources.delivery import MAX_UNIX_S
+from redrive.sources.delivery import MAX_UNIX_S, correlation_in
 
 MAX_MESSAGE_CHARS = 2_000
 MAX_STACK_CHARS = 16_000
@@ -67,7 +68,7 @@ def _of_consumer(source: str, original: Original, headers: Mapping[str, Any], de
         content_type=_text(original.properties.content_type),
         properties=to_json(original.properties),
         message_id=_text(original.properties.message_id),
-        correlation_id=_text(original.properties.correlation_id),
+        correlation_id=correlation_in(original.properties, original.properties.headers or {}),
         failure=failure,
         reason=_reason(original.reason) or (Reason.EXHAUSTED if retries else Reason.PERMANENT),
         retries=retries,
@@ -77,6 +78,7 @@ def _of_consumer(source: str, original: Original, headers: Mapping[str, Any], de
         details=_details_text(details, metadata),
         service=service,
         redriven=_redriven(headers),
+        traceparent=traceparent_of(_text(headers.get(TRACEPARENT))),
     )
 
 
@@ -96,7 +98,7 @@ def _of_broker(source: str, body: bytes, properties: Properties, first: Death, d
         content_type=_text(properties.content_type),
         properties=to_json(properties),
         message_id=_text(properties.message_id),
-        correlation_id=_text(properties.correlation_id),
+        correlation_id=correlation_in(properties, properties.headers or {}),
         failure=Failure(category, sentence, possible_duplicate=first.reason != "expired"),
         reason=reason,
         retries=retries,
@@ -106,6 +108,7 @@ def _of_broker(source: str, body: bytes, properties: Properties, first: Death, d
         details=None,
         service=_text(properties.app_id),
         redriven=_redriven(headers),
+        traceparent=traceparent_of(_text(headers.get(TRACEPARENT))),
     )
 
 
@@ -120,7 +123,7 @@ def _of_nobody(source: str, body: bytes, properties: Properties) -> DeadMessage:
         content_type=_text(properties.content_type),
         properties=to_json(properties),
         message_id=_text(properties.message_id),
-        correlation_id=_text(properties.correlation_id),
+        correlation_id=correlation_in(properties, properties.headers or {}),
         failure=Failure(Category.UNKNOWN, said),
         reason=Reason.PERMANENT,
         retries=0,
@@ -130,6 +133,7 @@ def _of_nobody(source: str, body: bytes, properties: Properties) -> DeadMessage:
         details=None,
         service=_text(properties.app_id),
         redriven=_redriven(headers_of(properties)),
+        traceparent=traceparent_of(_text(headers_of(properties).get(TRACEPARENT))),
     )
 
 

@@ -226,6 +226,7 @@ async def mark(session: Session, task_id: UUID, verb: str, act: Act) -> Refusal 
         return refusal
     await session.execute("mark_dead_letter", session.org_id, task_id, wanted, act.actor, act.because)
     await audit.record(session, act, f"dead_letter.{verb}", "dead_letter", task_id, before={"state": row["state"]})
+    transitions.tell_letters(session, act, [(row["event_id"], task_id, row["state"])], wanted)
     return None
 
 

@@ -19,6 +19,8 @@ import asyncpg
 from redrive.core.broker import RABBITMQ_KIND, RETURN_QUEUE, DeadMessage, Origin, QueueState, Return
 from redrive.core.decide import Die
 from redrive.core.ports import NO_EXCHANGE, Job, Settlement
+from redrive.core.trace import as_headers
+from redrive.observe import lines
 from redrive.store.clock import Clock
 from redrive.store.db import Database, Record, Session, array_or_null, past_deadlocks
 from redrive.store.orgs import find_org, new_id
@@ -69,7 +71,25 @@ class DeadMessages:
         first = {event_id: place for place, event_id in reversed(list(enumerate(ids)))}
         new = [_Kept(messages[place], event_id, new_id()) for event_id, place in sorted(first.items())]
         stored = await past_deadlocks(partial(self._keep, new))
+        if lines.are_wanted("error"):
+            lines.say_all("event_failed", [self._told(kept) for kept in new if kept.event_id in stored], "error")
         return [event_id in stored and first[event_id] == place for place, event_id in enumerate(ids)]
+
+    def _told(self, kept: _Kept) -> dict[str, object]:
+        message = kept.message
+        return {
+            "event_id": kept.event_id,
+            "task": kept.task_id,
+            "org_id": self._org_id,
+            "queue": message.origin.queue,
+            "message_id": message.message_id,
+            "retry_attempts": _retries(message),
+            "correlation_id": message.correlation_id,
+            "reason": message.reason.value,
+            "error_type": message.failure.category.value,
+            "failed_at": None if message.failed_at is None else message.failed_at.isoformat(),
+            "last_error": message.failure.message,
+        }
 
     async def _keep(self, new: Sequence[_Kept]) -> set[UUID]:
         """Those of these that are letters by this."""
@@ -247,6 +267,7 @@ def _event_row(kept: _Kept) -> tuple[object, ...]:
         _optional(message.correlation_id, MAX_CORRELATION_CHARS),
         _optional(message.content_type, MAX_TEXT_CHARS) or BINARY_TYPE,
         message.body,
+        None if message.traceparent is None else as_headers(message.traceparent),
     )
 
 

@@ -9,7 +9,8 @@ from datetime import datetime
 from typing import NamedTuple
 from uuid import UUID
 
-from redrive.store import audit
+from redrive.core.trace import kept_context, with_context_of
+from redrive.store import audit, transitions
 from redrive.store.audit import Act
 from redrive.store.clock import Clock
 from redrive.store.db import Database, Record, Session, array_or_null
@@ -60,6 +61,10 @@ async def accept(
     if not others and len(places) == len(events):
         return [usual] * len(events)
     receipts = {(row["org_id"], row["event_id"]): other for row, other in zip(rows[1:], others, strict=True)}
+    if any(receipt.verdict == "conflict" for receipt in others):
+        asked = [events[place] for place in places.values()]
+        conflicting = [event for event in asked if receipts.get(event[:2], usual).verdict == "conflict"]
+        receipts |= await _apart_from_traces(db, conflicting, clock)
     answers = [receipts.get(event[:2], usual) for event in events]
     seen: set[tuple[object, ...]] = set()
     for place, event in enumerate(events):
@@ -67,6 +72,25 @@ async def accept(
             answers[place] = _repeated(event, events[places[event[:2]]], answers[place])
         seen.add(event[:2])
     return answers
+
+
+async def _apart_from_traces(
+    db: Database | Session, events: Sequence[NewEvent], clock: Clock
+) -> dict[tuple[UUID, UUID], Receipt]:
+    """The answers to events that are known otherwise, where the trace alone differs: who repeats a request is by then
+    in another span, and means the same event all the same.
+    """
+    rows = await db.fetch("kept_headers", [event.org_id for event in events], [event.id for event in events])
+    kept = {(row["org_id"], row["id"]): row["headers"] for row in rows}
+    again = {
+        event[:2]: event._replace(headers=with_context_of(event.headers, kept[event[:2]]))
+        for event in events
+        if event[:2] in kept and kept_context(event.headers) != kept_context(kept[event[:2]])
+    }
+    if not again:
+        return {}
+    receipts = await accept(db, list(again.values()), clock)
+    return dict(zip(again, receipts, strict=True))
 
 
 async def accept_test(session: Session, event: NewEvent, act: Act, clock: Clock) -> Receipt:
@@ -82,6 +106,7 @@ async def accept_test(session: Session, event: NewEvent, act: Act, clock: Clock)
         once = await add_terms(session, replace(policy_of(row), max_retries=0, notify=False))
         await session.execute("make_test", event.org_id, event.id, once)
         await audit.record(session, act, "endpoint.test", "endpoint", event.endpoint_id, after={"event_id": event.id})
+        transitions.tell_accepted(session, [(event, receipt, act.actor)])
     return receipt
 
 
@@ -103,7 +128,7 @@ def _identity(event: NewEvent) -> tuple[object, ...]:
         event.external_system,
         event.ordering_key,
         event.content_type or JSON_TYPE,
-        event.headers,
+        with_context_of(event.headers, None) if event.headers is not None else None,
     )
 
 

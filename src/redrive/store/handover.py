@@ -25,7 +25,7 @@ class SqlFunction:
         self.sqlalchemy = f"SELECT {name}({', '.join(f'CAST(:a{n} AS {type_})' for n, type_ in numbered)})"
 
 
-HAND_IN = SqlFunction("redrive.hand_in", "text", "text", "bytea", "text", "text", "text", "text", "text")
+HAND_IN = SqlFunction("redrive.hand_in", "text", "text", "bytea", "text", "text", "text", "text", "text", "text")
 
 
 class HandIn(NamedTuple):
@@ -39,6 +39,7 @@ class HandIn(NamedTuple):
     policy: str | None
     external_system: str | None
     correlation_id: str | None
+    headers: str | None  # the trace that it is handed in within
 
 
 class Producer:

@@ -15,6 +15,7 @@ from redrive.store.clock import Clock
 from redrive.store.db import Database, Record, Session
 from redrive.store.events import MAX_BATCH_EVENTS, NewEvent, accept
 from redrive.store.paging import Page, page_of
+from redrive.store.transitions import tell_accepted
 
 FOLD_AFTER_S = 60.0  # how long further ones are only counted before they are told together
 CALL_WINDOW_S = 3_600.0  # what is older is no news to a callback
@@ -51,7 +52,9 @@ class Notices:
         events = [_event(notices[row["place"] - 1], row) for row in rows]
         for start in range(0, len(events), MAX_BATCH_EVENTS):
             some = events[start : start + MAX_BATCH_EVENTS]
-            for event, receipt in zip(some, await accept(session, some, self._clock), strict=True):
+            receipts = await accept(session, some, self._clock)
+            tell_accepted(session, [(event, receipt, None) for event, receipt in zip(some, receipts, strict=True)])
+            for event, receipt in zip(some, receipts, strict=True):
                 if receipt.verdict not in ("accepted", "duplicate"):
                     log.warning("notice_not_sent", endpoint_id=str(event.endpoint_id), verdict=receipt.verdict)
 

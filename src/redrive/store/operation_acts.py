@@ -10,12 +10,13 @@ from uuid import UUID
 
 import msgspec
 
+from redrive.core.decide import Reason
 from redrive.core.fingerprint import fingerprint
 from redrive.core.lifecycle import MARKS, DeadLetterState, EventStatus
 from redrive.core.policy import PolicyError, retry_delay
 from redrive.store import transitions
 from redrive.store.audit import Act
-from redrive.store.clock import Clock
+from redrive.store.clock import Clock, time_of
 from redrive.store.db import Record, Session
 from redrive.store.dead_letters import Order, refusal_to_mark
 from redrive.store.edits import EditError, replay_patched
@@ -156,7 +157,9 @@ class Acts:
         done = await self._do("redrive_many", *given)
         assert done == len(items), "their tasks are locked: what was judged still holds"
         await self._audit("dead_letter", items)
-        self._tell(items, EventStatus.FAILED, EventStatus.QUEUED)
+        moved = [transitions.Moved(item["event_id"], item["task_id"], 1) for item in items]
+        old, new = EventStatus.FAILED, EventStatus.QUEUED
+        transitions.tell_all(self._session, self._act, old, new, moved, org_id=self._org_id)
 
     async def _act_on(self, items: Sequence[Record]) -> None:
         if not items:
@@ -170,8 +173,19 @@ class Acts:
             done = await self._do("mark_many", self._org_id, ids, MARKS[action], *self._who_and_why)
         assert done == len(items), "their tasks are locked: what was judged still holds"
         await self._audit("task" if self._operation["subject"] == RETRY_QUEUE else "dead_letter", items)
-        if action == "skip":  # what only hurries or marks a task moves no event
-            self._tell(items, EventStatus.QUEUED, EventStatus.FAILED)
+        act, org_id = self._act, self._org_id
+        if action == "skip":
+            moved = [
+                transitions.Moved(item["event_id"], item["task_id"], retries_granted(item, item["attempts"]))
+                for item in items
+            ]
+            now = await time_of(self._session, self._clock)
+            errors = [_last_error(item) for item in items]
+            how = (self._session, act, moved, errors)
+            transitions.tell_given_up(*how, reason=Reason.SKIPPED, failed_at=now, org_id=org_id)
+        elif action != "retry":  # what only hurries a task moves nothing
+            letters = [(item["event_id"], item["task_id"], item["letter_state"]) for item in items]
+            transitions.tell_letters(self._session, act, letters, MARKS[action], org_id=org_id)
 
     async def _patched(self, verdict: Verdict, patch: dict[str, object]) -> Verdict:
         """A replay of its own, with its entry in the audit: each payload is another."""
@@ -222,7 +236,7 @@ class Acts:
         return kept, delays_s
 
     async def _skip(self, items: Sequence[Record]) -> int:
-        messages = [item["error_message"] or "Skipped by a person." for item in items]
+        messages = [_last_error(item) for item in items]
         categories = [item["category"] or "unknown" for item in items]
         marks = [
             fingerprint(item["kind"], str(item["endpoint_id"] or item["queue"]), category, message)
@@ -247,18 +261,6 @@ class Acts:
             operation["source"],
         )
 
-    def _tell(self, items: Sequence[Record], old: EventStatus, new: EventStatus) -> None:
-        """The same lines in the log as for each alone."""
-        act = self._act
-        for item in items:
-            retries = retries_granted(item, item["attempts"]) if new is EventStatus.FAILED else 1
-            transitions.tell(
-                self._session,
-                act,
-                old,
-                new,
-                event_id=item["event_id"],
-                task_id=item["task_id"],
-                retry_attempts=retries,
-                org_id=self._org_id,
-            )
+
+def _last_error(item: Record) -> str:
+    return item["error_message"] or "Skipped by a person."

@@ -5,7 +5,7 @@ Serves the API; audited in the same transaction. What policies remove is retenti
 
 from uuid import UUID
 
-from redrive.store import audit
+from redrive.store import audit, transitions
 from redrive.store.audit import Act
 from redrive.store.db import Session
 from redrive.store.lanes import lift_halts
@@ -32,4 +32,5 @@ async def delete_event(session: Session, event_id: UUID, act: Act) -> Refusal | 
     if gone is None or gone["events"] == 0:  # without tasks nothing was held: somebody else was first
         return Refusal.UNKNOWN
     await audit.record(session, act, "event.delete", "event", event_id, before=was)
+    transitions.tell_deleted(session, act, event_id, str(was["status"]))
     return None

@@ -9,12 +9,11 @@ from typing import NamedTuple
 from uuid import UUID
 
 from redrive.core.decide import Decision, Die, Reason, decide
-from redrive.core.lifecycle import EventStatus
 from redrive.core.outcome import Failure
 from redrive.core.ports import NO_EXCHANGE, Job, Settled, Settlement
 from redrive.store import audit, transitions
 from redrive.store.audit import Act
-from redrive.store.clock import Clock
+from redrive.store.clock import Clock, time_of
 from redrive.store.db import Database, Session
 from redrive.store.events import NewEvent, accept
 from redrive.store.orgs import new_id
@@ -29,6 +28,7 @@ class Added(NamedTuple):
     verdict: str
     task_id: UUID | None
     settled: Settled | None
+    max_retries: int | None = None  # of the policy by which that was decided
 
 
 async def add_failed(engine: Database, event: NewEvent, failure: Failure, clock: Clock, *, roll: float) -> Added:
@@ -54,7 +54,8 @@ async def _add_failed(engine: Database, event: NewEvent, failure: Failure, clock
         job = await _lease(session, event.org_id, task_id, clock)
         policy = (await tasks.policies([(job.org_id, job.policy_id)]))[job.policy_id]
         decision = decide(policy, failure, failures=1, age=timedelta(0), roll=roll)
-        return Added(receipt.verdict, task_id, await _settle(tasks, job, failure, decision))
+        transitions.tell_accepted(session, [(event, receipt, None)])
+        return Added(receipt.verdict, task_id, await _settle(tasks, job, failure, decision), policy.max_retries)
 
 
 async def mark_failed(session: Session, task_id: UUID, failure: Failure, act: Act, clock: Clock) -> Refusal | None:
@@ -67,9 +68,9 @@ async def mark_failed(session: Session, task_id: UUID, failure: Failure, act: Ac
             job = await _lease(session, session.org_id, task_id, clock)
             await _settle(Tasks(session, clock), job, failure, Die(Reason.EXHAUSTED, failure.category))
             await audit.record(session, act, "task.fail", "task", task_id)
-            retries = retries_granted(entry, job.attempts + 1)
-            old, new = EventStatus.QUEUED, EventStatus.FAILED
-            transitions.tell(session, act, old, new, event_id=job.event_id, task_id=task_id, retry_attempts=retries)
+            moved = transitions.Moved(job.event_id, task_id, retries_granted(entry, job.attempts + 1))
+            now = await time_of(session, clock)
+            transitions.tell_given_up(session, act, [moved], [failure.message], reason=Reason.EXHAUSTED, failed_at=now)
             return None
         case "leased":
             return Refusal.IN_PROGRESS

@@ -10,12 +10,13 @@ from enum import Enum
 from typing import NamedTuple
 from uuid import UUID
 
+from redrive.core.decide import Reason
 from redrive.core.fingerprint import fingerprint
-from redrive.core.lifecycle import EventStatus, retry_count
+from redrive.core.lifecycle import retry_count
 from redrive.core.policy import Policy, PolicyKind, retry_delay
 from redrive.store import audit, transitions
 from redrive.store.audit import Act
-from redrive.store.clock import Clock
+from redrive.store.clock import Clock, time_of
 from redrive.store.counters import count_of
 from redrive.store.db import Record, Session, like_literal, like_pattern
 from redrive.store.paging import LOOK_FACTOR, MAX_COUNTED, MAX_LOOKED, Page, page_of_looks
@@ -164,11 +165,9 @@ async def skip(session: Session, task_id: UUID, act: Act, clock: Clock) -> Refus
             mark = fingerprint(full["kind"], place, category, message)
             await session.execute("skip_task", session.org_id, task_id, clock.now(), category, mark, message)
             await audit.record(session, act, "task.skip", "task", task_id)
-            retries = retries_granted(entry, entry["attempts"])
-            old, new = EventStatus.QUEUED, EventStatus.FAILED
-            transitions.tell(
-                session, act, old, new, event_id=entry["event_id"], task_id=task_id, retry_attempts=retries
-            )
+            moved = transitions.Moved(entry["event_id"], task_id, retries_granted(entry, entry["attempts"]))
+            now = await time_of(session, clock)
+            transitions.tell_given_up(session, act, [moved], [message], reason=Reason.SKIPPED, failed_at=now)
             return None
         case "leased":
             return Refusal.IN_PROGRESS

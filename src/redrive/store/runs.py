@@ -11,9 +11,10 @@ from uuid import UUID
 
 import msgspec
 
+from redrive.core.lifecycle import EventStatus
 from redrive.core.run_states import UNDER_WAY, RunStatus, step_key
 from redrive.core.workflow import DEFAULT_POLICY
-from redrive.store import audit
+from redrive.store import audit, transitions
 from redrive.store.audit import Act
 from redrive.store.clock import Clock
 from redrive.store.counters import count_of
@@ -147,6 +148,9 @@ async def cancel_run(session: Session, run_id: UUID, act: Act, clock: Clock) -> 
     for task in tasks:
         if task["state"] in ("waiting", "held"):
             await skip_step(session, task, clock)
+            transitions.tell(
+                session, act, EventStatus.QUEUED, EventStatus.FAILED, event_id=task["event_id"], task_id=task["id"]
+            )
         elif task["letter_state"] == "open":
             await session.execute(
                 "mark_dead_letter",

@@ -7,10 +7,13 @@ from uuid import UUID
 from redrive.core.ids import id_of_key
 from redrive.core.ports import Job
 from redrive.core.step_ports import StepTerms
+from redrive.core.trace import as_headers, passed_on
+from redrive.observe import lines, traces
 from redrive.store.clock import Clock
 from redrive.store.db import Database
 from redrive.store.events import NewEvent, accept
 from redrive.store.steps import ORDERING_KEY
+from redrive.store.transitions import accepted
 from redrive.store.workflows import Versions
 
 _WHY_NOT = {
@@ -65,8 +68,10 @@ class StoredSteps:
             external_system=terms.spec.external_system,
             ordering_key=loads(terms.rendered_headers(job)).get(ORDERING_KEY),
             correlation_id=job.correlation_id,
+            headers=_context(job),
         )
         (receipt,) = await accept(self._db, [event], self._clock)
+        lines.say_all("status_transition", accepted([(event, receipt, None)]))
         return event_id if receipt.verdict in ("accepted", "duplicate") else _WHY_NOT[receipt.verdict]
 
     async def effect(self, org_id: UUID, key: str) -> bytes | None:
@@ -79,3 +84,11 @@ class StoredSteps:
         kept = await self.effect(org_id, key) if row is None else result
         assert kept is not None, "it was there, or was written just now"
         return kept
+
+
+def _context(job: Job) -> str | None:
+    """What it does goes on in the run's trace, where the run came with one, or is traced."""
+    if job.run_traceparent is None:
+        return None
+    traced = passed_on(job, tracing=traces.is_on())
+    return None if traced is None else as_headers(traced)

@@ -35,12 +35,14 @@ from redrive.core.ports import (
     Woken,
 )
 from redrive.core.redact import redact_url
+from redrive.observe import lines
 from redrive.store.clock import Clock
 from redrive.store.db import Database, Record, Session, array_or_null, past_deadlocks
 from redrive.store.steps import Steps
 from redrive.store.wake_floor import START, WakeFloor
 
 _JOB_FIELDS = len(Job._fields)
+_KEPT_OF_EXCHANGE = Exchange._fields.index("method")  # those before it are kept with an attempt
 MAX_STREAMS = 100_000  # in one survey
 MAX_WOKEN = 2_000  # wake-ups at a time
 MAX_ERROR_CHARS = 4_000
@@ -89,6 +91,8 @@ class Tasks:
         rows = await past_deadlocks(claim)
         jobs = [Job(*row[:_JOB_FIELDS]) for row in rows if row["state"] == "leased"]
         found = [row for row in rows if row["state"] != "barred"]
+        if len(jobs) < len(found):
+            lines.say_all("task_held", [_held(row) for row in found if row["state"] == "held"])
         taken = Counter([row["number"] for row in found])
         last = {row["number"]: row for row in found}
         is_full = len(found) >= limit
@@ -291,7 +295,7 @@ def _success_columns(settlements: Sequence[Settlement]) -> list[Sequence[object]
         [job.id for job in jobs],
         [job.fence for job in jobs],
         [s.took_s for s in settlements],
-        *map(array_or_null, zip(*[s.exchange for s in settlements], strict=True)),
+        *map(array_or_null, zip(*[s.exchange[:_KEPT_OF_EXCHANGE] for s in settlements], strict=True)),
     ]
 
 
@@ -355,6 +359,13 @@ _WHY_NOT = {
     "permanent": "it cannot succeed",
     "skipped": "a person skipped it",
 }
+
+
+def _held(row: Record) -> dict[str, object]:
+    """A task that may not be tried now: its endpoint, its org or the installation is paused, or it is disabled."""
+    named = {"event_id": row["event_id"], "task": row["id"], "org_id": row["org_id"], "endpoint_id": row["endpoint_id"]}
+    retries = {"attempt": row["attempts"] + 1, "correlation_id": row["correlation_id"]}
+    return named | retries
 
 
 def _storable(text: str, limit: int) -> str:

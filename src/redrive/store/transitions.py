@@ -4,17 +4,36 @@ the store's actions.
 The engine's own transitions of events are logged by the worker that made them.
 """
 
+from collections.abc import Iterable, Sequence
+from datetime import datetime
 from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
 from uuid import UUID
 
 import structlog
 
+from redrive.core.decide import Reason
 from redrive.core.lifecycle import EventStatus
+from redrive.observe import lines
 from redrive.observe.watch import Watched
 from redrive.store.audit import Act
 from redrive.store.db import Record, Session
 
+if TYPE_CHECKING:
+    from redrive.store.events import NewEvent, Receipt
+
 log = Watched(structlog.get_logger("redrive.transitions"))
+
+
+Facts = dict[str, object]
+
+
+class Moved(NamedTuple):
+    """A task that takes its event elsewhere."""
+
+    event_id: UUID
+    task_id: UUID | None = None
+    retry_attempts: int = 0
 
 
 def tell(
@@ -29,20 +48,95 @@ def tell(
     org_id: UUID | None = None,
 ) -> None:
     """Say it once it is so: a transaction that is rolled back has changed nothing. `org_id`: unless the session's."""
-    session.after_commit(
-        partial(
-            log.info,
-            "status_transition",
-            event_id=str(event_id),
-            task=None if task_id is None else str(task_id),
-            org_id=str(org_id or session.org_id),
-            user_id=act.actor,
-            old_status=old.value,
-            new_status=new.value,
-            retry_attempts=retry_attempts,
-            correlation_id=act.correlation_id,
-        )
-    )
+    tell_all(session, act, old, new, [Moved(event_id, task_id, retry_attempts)], org_id=org_id)
+
+
+def tell_all(
+    session: Session,
+    act: Act,
+    old: EventStatus,
+    new: EventStatus,
+    moved: Sequence[Moved],
+    *,
+    org_id: UUID | None = None,
+) -> None:
+    """The same of many: a bulk action says as much as each alone, together."""
+    facts = [
+        _of(session, act, one.event_id, one.task_id, org_id)
+        | {"old_status": old.value, "new_status": new.value, "retry_attempts": one.retry_attempts}
+        for one in moved
+    ]
+    session.after_commit(partial(lines.say_all, "status_transition", facts))
+
+
+def tell_given_up(
+    session: Session,
+    act: Act,
+    moved: Sequence[Moved],
+    errors: Sequence[str],
+    *,
+    reason: Reason,
+    failed_at: datetime,
+    org_id: UUID | None = None,
+) -> None:
+    """A person has given tasks up: they died by that. `errors`: the last of each, redacted when it was kept."""
+    facts = [
+        _of(session, act, one.event_id, one.task_id, org_id)
+        | {"retry_attempts": one.retry_attempts, "reason": reason.value}
+        | {"failed_at": failed_at.isoformat(), "last_error": error}
+        for one, error in zip(moved, errors, strict=True)
+    ]
+    session.after_commit(partial(lines.say_all, "event_failed", facts, "error"))
+    tell_all(session, act, EventStatus.QUEUED, EventStatus.FAILED, moved, org_id=org_id)
+
+
+def tell_letters(
+    session: Session, act: Act, letters: Sequence[tuple[UUID, UUID, str]], new: str, *, org_id: UUID | None = None
+) -> None:
+    """What a person said of dead letters: the event and the task of each, and what it was before."""
+    facts = [
+        _of(session, act, event_id, task_id, org_id) | {"old_state": old, "new_state": str(new)}
+        for event_id, task_id, old in letters
+    ]
+    session.after_commit(partial(lines.say_all, "dead_letter_transition", facts))
+
+
+def tell_deleted(session: Session, act: Act, event_id: UUID, old: str) -> None:
+    facts = _of(session, act, event_id, None, None) | {"old_status": old, "new_status": None}
+    session.after_commit(partial(lines.say_all, "event_deleted", [facts]))
+
+
+def accepted(events: "Iterable[tuple[NewEvent, Receipt, str | None]]") -> list[Facts]:
+    """The first transition of each, with who handed it in: it is received, and queued if somebody is to get it."""
+    return [
+        {
+            "event_id": event.id,
+            "org_id": event.org_id,
+            **lines.who(actor),
+            "old_status": "received" if receipt.status == "queued" else None,
+            "new_status": receipt.status,
+            "retry_attempts": 0,
+            "correlation_id": event.correlation_id,
+            "event_type": event.event_type,
+        }
+        for event, receipt, actor in events
+        if receipt.verdict == "accepted"
+    ]
+
+
+def tell_accepted(session: Session, events: "Sequence[tuple[NewEvent, Receipt, str | None]]") -> None:
+    """Events that Redrive itself hands in, or a person for a test."""
+    session.after_commit(partial(lines.say_all, "status_transition", accepted(events)))
+
+
+def _of(session: Session, act: Act, event_id: UUID, task_id: UUID | None, org_id: UUID | None) -> Facts:
+    return {
+        "event_id": str(event_id),
+        "task": None if task_id is None else str(task_id),
+        "org_id": str(org_id or session.org_id),
+        **lines.who(act.actor),
+        "correlation_id": act.correlation_id,
+    }
 
 
 def tell_run(
@@ -64,7 +158,7 @@ def tell_run(
             run_id=str(run_id),
             workflow=workflow,
             org_id=str(org_id),
-            user_id=actor,
+            **lines.who(actor),
             old_status=old,
             new_status=new,
             correlation_id=correlation_id,

@@ -32,6 +32,7 @@ def answer_before_the_commit() -> None:
     import asyncio
     import itertools
     from collections.abc import Sequence
+    from typing import Any
 
     from redrive.api.committer import Committer, Told
     from redrive.store.events import NewEvent, Receipt
@@ -41,14 +42,20 @@ def answer_before_the_commit() -> None:
     requests = itertools.count()
 
     def hand_in(
-        self: Committer, events: Sequence[NewEvent], tell: Told, *, alone: bool = False, by: Caller | None = None
+        self: Committer,
+        events: Sequence[NewEvent],
+        tell: Told,
+        *,
+        alone: bool = False,
+        by: Caller | None = None,
+        **more: Any,
     ) -> None:
         if next(requests) % 2 == 0:
-            plain(self, events, tell, alone=alone, by=by)
+            plain(self, events, tell, alone=alone, by=by, **more)
             return
 
         def store() -> None:
-            plain(self, events, lambda _: None, alone=alone, by=by)
+            plain(self, events, lambda _: None, alone=alone, by=by, **more)
 
         loop = asyncio.get_running_loop()
         loop.call_later(COMMIT_LATE_S, store)

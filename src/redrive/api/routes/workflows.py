@@ -19,8 +19,9 @@ from redrive.api.schemas.workflows import DEFINITION_SCHEMA, RunBegun, WorkflowS
 from redrive.api.workflow_input import RunIn, VersionQuery, read_workflow, unusable
 from redrive.core.ids import id_of_key
 from redrive.core.run_states import RunStatus
-from redrive.core.trace import traceparent_of
+from redrive.core.trace import TRACEPARENT
 from redrive.core.workflow import WorkflowError, is_workflow_name
+from redrive.observe import traces
 from redrive.store import runs, workflows
 from redrive.store.orgs import new_id
 from redrive.store.runs import NewRun
@@ -115,11 +116,12 @@ async def begin_run(
     check_size(caller, body)
     check_room(caller)
     key = key_of(request)
+    entry = traces.entry(request.headers.get(TRACEPARENT))
     run = NewRun(
         new_id() if key is None else id_of_key(caller.org_id, "run", key),
         body,
         asked.correlation_id or correlation_of(request),
-        traceparent_of(request.headers.get("traceparent")),
+        entry.traceparent if entry is not None else None,
     )
     async with context.beyond(caller) as session:
         row = await workflows.get_workflow(session, name)
@@ -129,4 +131,7 @@ async def begin_run(
         if verdict == "conflict":
             raise Problem(409, "This Idempotency-Key was used for another workflow or input.")
         known = await runs.get_run(session, run.id) if verdict == "duplicate" else None
+    if entry is not None:
+        facts = {"org_id": str(caller.org_id), "run_id": str(run.id), "workflow": name, "verdict": verdict}
+        traces.handed_in(entry, {f"redrive.{fact}": value for fact, value in facts.items()})
     return answer({"run_id": run.id, "status": known["status"] if known else RunStatus.PENDING}, 202)

@@ -1,0 +1,76 @@
+"""Log lines at a terminal: what happened first, ids short, nothing that breaks the line or colours what is piped."""
+
+import json
+import os
+import pty
+import subprocess
+import sys
+from uuid import UUID
+
+from redrive.observe.console import Console
+
+AT = "2026-11-18T14:02:07.381250Z"
+ID = UUID("01a1ec80-b088-7e25-af5c-458dd9254798")
+SAY = """
+import logging, sys
+from redrive.observe.logs import set_up_logs
+import structlog
+set_up_logs(sys.argv[1], sys.argv[2], service="test")
+log = structlog.get_logger("redrive.test")
+log.info("quiet_one")
+log.warning("loud_one", event_id="01a1ec80-b088-7e25-af5c-458dd9254798", error="two words")
+logging.getLogger("asyncpg").warning("a library says %s", "so")
+"""
+
+
+def test_a_line_reads_from_what_happened_to_whom() -> None:
+    line = {"event": "delivery_failure", "level": "warning", "@timestamp": AT, "service": "redrive-worker"}
+    facts = {"event_id": str(ID), "correlation_id": None, "next_retry_at": "2026-11-18T14:02:12+00:00", "attempt": 1}
+    said = Console(colours=False)(None, "warning", line | facts | {"error": "HTTP 503\nBusy"})
+    expected = (
+        '14:02:07.381 warn  delivery_failure     attempt=1 error="HTTP 503 Busy" next_retry_at=14:02:12 event=…d9254798'
+    )
+    assert said == expected
+    moved = {
+        "event": "status_transition",
+        "old_status": "queued",
+        "new_status": "failed",
+        "org_id": ID,
+        "level": "info",
+    }
+    assert Console(colours=False)(None, "info", moved).split() == [
+        "info",
+        "status_transition",
+        "status=queued→failed",
+        "org=…d9254798",
+    ]
+
+
+def _run(log_format: str, level: str, stderr: int) -> None:
+    env = {**os.environ, "TERM": "xterm"}
+    env.pop("NO_COLOR", None)
+    subprocess.run([sys.executable, "-c", SAY, log_format, level], stderr=stderr, check=True, env=env)
+
+
+def test_a_terminal_gets_colours_a_pipe_none_and_libraries_speak_in_the_same_shape() -> None:
+    ours, theirs = pty.openpty()
+    _run("console", "warning", theirs)
+    shown = os.read(ours, 10_000).decode()
+    os.close(ours)
+    os.close(theirs)
+    assert "\x1b[33mwarn" in shown
+    assert "quiet_one" not in shown
+
+    read, write = os.pipe()
+    for log_format in ("console", "json"):
+        _run(log_format, "info", write)
+    os.close(write)
+    with os.fdopen(read, encoding="utf-8") as pipe:
+        piped = pipe.read().splitlines()
+    assert "\x1b" not in "".join(piped)
+    assert [line[13:].split()[:2] for line in piped[:2]] == [["info", "quiet_one"], ["warn", "loud_one"]]
+    assert "a library says so" in piped[2]
+    quiet, loud, library = map(json.loads, piped[3:])
+    assert quiet.keys() == {"event", "level", "service", "@timestamp"}
+    assert (loud["event_id"], loud["error"]) == (str(ID), "two words")
+    assert (library["event"], library["level"], library["service"]) == ("a library says so", "warning", "test")
