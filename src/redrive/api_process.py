@@ -64,6 +64,7 @@ async def run_api(settings: Settings, url: str, stop: asyncio.Event, *, listener
             public_url=settings.public_url,
             broker=BrokerTerms(settings.rabbitmq_org, settings.rabbitmq_redrive_to) if settings.broker_urls else None,
             hubs=relay,
+            has_mail=settings.mail_server is not None,
             broker_org=settings.rabbitmq_org if settings.broker_urls else None,
         )
         api = create_app(context, Site(context))

@@ -31,6 +31,7 @@ from redrive.core.presets import PresetOverrides, presets
 from redrive.destinations.callbacks import Callback, awaitable
 from redrive.destinations.client import Client
 from redrive.destinations.http import HttpDestination
+from redrive.destinations.mail import MailDestination
 from redrive.destinations.python import Handler, HandlerDestination
 from redrive.destinations.step_calls import StepCalls
 from redrive.destinations.steps import InnerSteps
@@ -191,6 +192,8 @@ async def open_worker(
         ]
     if sealer is not None and publisher is not None:
         destinations += _rabbitmq(settings, engine, sealer, publisher)
+    if sealer is not None:
+        destinations += open_channels(settings, engine, sealer)
     if handlers:
         destinations.append(HandlerDestination(handlers, steps=steps, slot_wait_s=settings.lease_margin_s / 4))
     try:
@@ -235,6 +238,15 @@ def _rabbitmq(settings: Settings, engine: Database, sealer: Sealer, publisher: "
         RabbitDestination(publisher, EndpointTermsBook(engine, sealer), org=settings.rabbitmq_org),
         ReturnDestination(publisher, Returns(engine), to_queue=settings.rabbitmq_redrive_to == "queue"),
     ]
+
+
+def open_channels(settings: Settings, engine: Database, sealer: Sealer) -> list[Destination]:
+    """The ways to people: mail where there is a server for it."""
+    book = EndpointTermsBook(engine, sealer)
+    found: list[Destination] = []
+    if settings.mail_server is not None:
+        found.append(MailDestination(settings.mail_server, settings.mail_sender, book, public_url=settings.public_url))
+    return found
 
 
 async def run_collector(settings: Settings, engine: Database, stop: asyncio.Event) -> None:
