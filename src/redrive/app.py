@@ -28,6 +28,7 @@ from redrive.core.address import AddressRules
 from redrive.core.permissions import Role
 from redrive.core.ports import Destination, Settled, TaskStore, WorkerCard
 from redrive.core.presets import PresetOverrides, presets
+from redrive.destinations import apprise
 from redrive.destinations.callbacks import Callback, awaitable
 from redrive.destinations.client import Client
 from redrive.destinations.http import HttpDestination
@@ -186,7 +187,7 @@ async def open_worker(
     steps = StoredSteps(engine, clock or DatabaseClock(), Versions(sealer))
     if sealer is not None:
         destinations += [
-            _http(settings, engine, sealer),
+            http_destination(settings, engine, sealer),
             _step_calls(settings, engine, sealer, steps),
             InnerSteps(steps),
         ]
@@ -215,7 +216,7 @@ async def open_worker(
             await publisher.close()
 
 
-def _http(settings: Settings, engine: Database, sealer: Sealer) -> HttpDestination:
+def http_destination(settings: Settings, engine: Database, sealer: Sealer) -> HttpDestination:
     return HttpDestination(_client(settings), EndpointTermsBook(engine, sealer), version=__version__)
 
 
@@ -241,11 +242,14 @@ def _rabbitmq(settings: Settings, engine: Database, sealer: Sealer, publisher: "
 
 
 def open_channels(settings: Settings, engine: Database, sealer: Sealer) -> list[Destination]:
-    """The ways to people: mail where there is a server for it."""
+    """The ways to people: mail where there is a server for it, chat and the like where apprise is installed."""
     book = EndpointTermsBook(engine, sealer)
     found: list[Destination] = []
     if settings.mail_server is not None:
         found.append(MailDestination(settings.mail_server, settings.mail_sender, book, public_url=settings.public_url))
+    if apprise.is_installed():
+        rules = AddressRules(settings.allow_networks)
+        found.append(apprise.AppriseDestination(rules, book, public_url=settings.public_url))
     return found
 
 
@@ -352,14 +356,19 @@ async def open_sweeper(
 
 
 @asynccontextmanager
-async def listening(settings: Settings, url: str, worker: Worker) -> AsyncIterator[None]:
-    """Wake-ups for the worker, where the server itself can be reached; else it finds its work by polling."""
+async def listening(settings: Settings, url: str, *workers: Worker) -> AsyncIterator[None]:
+    """Wake-ups for workers, where the server itself can be reached; else they find their work by polling."""
     direct_url = settings.direct_url(url)
     if direct_url is None:
         log.info("listen_skipped", why="only a pooler is known; REDRIVE_DATABASE_DIRECT_URL names the server")
         yield
         return
-    listener = asyncio.create_task(listen(direct_url, worker.wake))
+
+    def wake(told: str) -> None:
+        for worker in workers:
+            worker.wake(told)
+
+    listener = asyncio.create_task(listen(direct_url, wake))
     try:
         yield
     finally:

@@ -21,6 +21,7 @@ from redrive.core.address import AddressRules
 from redrive.core.permissions import Role
 from redrive.core.ports import WorkerCard
 from redrive.core.presets import PresetOverrides, presets
+from redrive.destinations.apprise import ServiceJudge
 from redrive.destinations.python import Handler
 from redrive.destinations.relay import RelayDestination
 from redrive.engine.heartbeat import Heartbeat
@@ -170,6 +171,7 @@ async def installation(
             hubs=relay,
             broker_org=broker_org,
             has_mail=smtp_url is not None,
+            judge_service=ServiceJudge(rules),
         )
         listener = _listen(port)
         host, port = listener.getsockname()

@@ -8,6 +8,7 @@ import re
 from collections.abc import Sequence
 
 from redrive.core.broker_route import is_route
+from redrive.core.ports import HTTP_QUEUE
 from redrive.core.redact import REDACTED
 
 MAIL_KIND = "mail"
@@ -53,6 +54,10 @@ LOCAL_SERVICES = frozenset(
         *("xmpp", "xmpps", "mailto", "mailtos", "smtp", "smtps"),
     }
 )
+
+
+# Of endpoints whose notices wait in queues of their own. Relays need a hub, and RabbitMQ a broker, which the API lacks.
+NOTICE_KINDS = (HTTP_QUEUE, MAIL_KIND, APPRISE_KIND)
 
 
 def notice_queue(kind: str) -> str:
