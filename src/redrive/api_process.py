@@ -16,8 +16,19 @@ import uvicorn
 from redrive.api.context import BrokerTerms
 from redrive.api.server import Api, ApiContext, create_app
 from redrive.api.short_way import with_short_way
-from redrive.app import http_destination, listening, open_channels, open_stores, rest_collector, sealer_of
+from redrive.app import (
+    http_destination,
+    listening,
+    open_channels,
+    open_stores,
+    reported,
+    rest_collector,
+    run_alerts,
+    sealer_of,
+)
+from redrive.core import jobs as kinds
 from redrive.core.address import AddressRules
+from redrive.core.jobs import JobRecord
 from redrive.core.ports import Settled
 from redrive.core.relay import MAX_HUB_MESSAGE_BYTES
 from redrive.destinations.apprise import ServiceJudge, is_installed
@@ -25,6 +36,7 @@ from redrive.destinations.notices import ForNotices
 from redrive.destinations.relay import RelayDestination
 from redrive.engine.health import HealthBook
 from redrive.engine.herald import Herald
+from redrive.engine.jobs import Jobs
 from redrive.engine.operations import run_operations
 from redrive.engine.worker import Worker
 from redrive.settings import Settings
@@ -33,6 +45,7 @@ from redrive.store.db import Database
 from redrive.store.endpoint_history import Ledger
 from redrive.store.endpoint_states import BreakerStates
 from redrive.store.endpoints import EndpointTermsBook
+from redrive.store.jobs import JobRows
 from redrive.store.notices import Notices
 from redrive.store.operation_steps import OperationSteps
 from redrive.store.orgs import new_id
@@ -80,12 +93,20 @@ async def run_api(settings: Settings, url: str, stop: asyncio.Event, *, listener
         rest_collector()
         serving = asyncio.create_task(server.serve(sockets=[listener]))
         stopped = asyncio.create_task(stop.wait())
-        moving = asyncio.create_task(run_operations(OperationSteps(stores.engine, context.clock)))
+        jobs = Jobs(JobRows(stores.engine, context.clock))
+        operations = OperationSteps(stores.engine, context.clock)
+        herald = Herald(Notices(stores.engine, context.clock), job=jobs.job(kinds.HERALD))
+        beside = [
+            asyncio.create_task(run_operations(operations, job=jobs.job(kinds.OPERATIONS))),
+            asyncio.create_task(run_alerts(settings, stores.engine, jobs)),
+            asyncio.create_task(herald.run()),  # so that people hear that there is no worker
+        ]
         try:
             async with (
-                open_relay_worker(settings, relay_db, relay, context.clock) as worker,
+                open_relay_worker(settings, relay_db, relay, context.clock, jobs) as worker,
                 open_notice_worker(settings, relay_db, sealer, context.clock) as notices,
                 listening(settings, url, worker, notices),
+                reported(jobs),
             ):
                 relaying = asyncio.create_task(worker.run(stop))
                 telling = asyncio.create_task(notices.run(stop))
@@ -102,8 +123,9 @@ async def run_api(settings: Settings, url: str, stop: asyncio.Event, *, listener
                     stop.set()
                     await asyncio.gather(relaying, telling)
         finally:
-            moving.cancel()
-            await asyncio.gather(moving, return_exceptions=True)
+            for task in beside:
+                task.cancel()
+            await asyncio.gather(*beside, return_exceptions=True)
 
 
 @contextlib.asynccontextmanager
@@ -120,13 +142,16 @@ async def _relay_db(settings: Settings, url: str) -> AsyncIterator[Database]:
 
 @contextlib.asynccontextmanager
 async def open_relay_worker(
-    settings: Settings, engine: Database, relay: RelayDestination, clock: Clock
+    settings: Settings, engine: Database, relay: RelayDestination, clock: Clock, jobs: Jobs | None = None
 ) -> AsyncIterator[Worker]:
     """A worker for relays. How they do is reported beside it, and when it has stopped."""
-    health = HealthBook(Ledger(engine, clock), disable_after_s=settings.disable_after_s)
+    health = HealthBook(
+        Ledger(engine, clock), disable_after_s=settings.disable_after_s, job=jobs.job(kinds.HEALTH) if jobs else None
+    )
     reporting = asyncio.create_task(health.run())
     try:
-        yield relay_worker(settings, engine, relay, clock, on_settled=health.note_settled)
+        release_job = jobs.job(kinds.RELEASER) if jobs else None
+        yield relay_worker(settings, engine, relay, clock, on_settled=health.note_settled, release_job=release_job)
     finally:
         reporting.cancel()
         await asyncio.gather(reporting, return_exceptions=True)
@@ -137,7 +162,7 @@ async def open_relay_worker(
 async def open_notice_worker(
     settings: Settings, engine: Database, sealer: Sealer, clock: Clock, *, dice: Callable[[], float] = random.random
 ) -> AsyncIterator[Worker]:
-    """A small worker for the queues of notices, with a herald beside it."""
+    """A small worker for the queues of notices. How their endpoints do is reported beside it."""
     few = settings.model_copy(update={"concurrency": NOTICE_CONCURRENCY})
     inner = [http_destination(few, engine, sealer), *open_channels(few, engine, sealer)]
     health = HealthBook(Ledger(engine, clock), disable_after_s=settings.disable_after_s)
@@ -152,13 +177,12 @@ async def open_notice_worker(
         rules=settings.breaker_rules(),
         on_settled=health.note_settled,
     )
-    beside = [asyncio.create_task(health.run()), asyncio.create_task(Herald(Notices(engine, clock)).run())]
+    reporting = asyncio.create_task(health.run())
     try:
         yield worker
     finally:
-        for task in beside:
-            task.cancel()
-        await asyncio.gather(*beside, return_exceptions=True)
+        reporting.cancel()
+        await asyncio.gather(reporting, return_exceptions=True)
         await health.close()
         for destination in inner:
             await destination.aclose()
@@ -172,6 +196,7 @@ def relay_worker(
     *,
     dice: Callable[[], float] = random.random,
     on_settled: Callable[[list[Settled]], None] | None = None,
+    release_job: JobRecord | None = None,
 ) -> Worker:
     """Claims what is due for relays, and nothing else."""
     worker = Worker(
@@ -184,6 +209,7 @@ def relay_worker(
         states=BreakerStates(engine, clock),
         rules=settings.breaker_rules(),
         on_settled=on_settled,
+        release_job=release_job,
     )
     relay.on_joined = worker.wake
     return worker

@@ -43,6 +43,9 @@ MAX_RETENTION_EVERY_S = 7 * 24 * 3600
 MAX_MIN_TRIES = 100_000
 MAX_BREAKER_WAIT_S = 300
 MAX_DISABLE_AFTER_DAYS = 365
+MIN_EVERY_S = 0.1
+MAX_HEARTBEAT_EVERY_S = 30
+MAX_ALERTS_EVERY_S = 600
 DAY_S = 86_400.0
 MAX_SHOWN_VALUE_CHARS = 100
 MIN_KEY_CHARS = 16
@@ -324,6 +327,20 @@ class Settings(BaseSettings):
         f"a number of days from 0 to {MAX_DISABLE_AFTER_DAYS}",
         ge=0,
         le=MAX_DISABLE_AFTER_DAYS,
+    )
+    heartbeat_every_s: float = _setting(
+        15.0,
+        "Seconds between two signs of life of a worker; the alert `no_worker` should wait for three at least.",
+        f"a number of seconds from {MIN_EVERY_S} to {MAX_HEARTBEAT_EVERY_S}",
+        ge=MIN_EVERY_S,
+        le=MAX_HEARTBEAT_EVERY_S,
+    )
+    alerts_every_s: float = _setting(
+        10.0,
+        "Seconds between two looks whether an alert is due, or over: of all processes together.",
+        f"a number of seconds from {MIN_EVERY_S} to {MAX_ALERTS_EVERY_S}",
+        ge=MIN_EVERY_S,
+        le=MAX_ALERTS_EVERY_S,
     )
     rabbitmq_url: Annotated[SecretStr | None, AfterValidator(_broker_urls)] = _setting(
         None,

@@ -30,6 +30,7 @@ from redrive.api.operation_desk import OperationDesk
 from redrive.api.problems import PROBLEM_TYPE, FieldError, Problem, bad_query, invalid
 from redrive.api.queries import each_once
 from redrive.api.routes import (
+    alerts,
     audit,
     broker,
     dead_letters,
@@ -88,6 +89,7 @@ _ROUTES = (
     orgs,
     session,
     audit,
+    alerts,
     notices,
     stats,
     metrics,

@@ -11,21 +11,17 @@ from uuid import UUID
 
 import structlog
 
+from redrive.core.brief import brief
 from redrive.core.ports import Settled, Settlement, TaskStore
 
 MAX_BATCH = 500
 WRITERS = 2  # one batch is on its way to disk while the next one is made
 RETRY_FIRST_S = 0.1
 RETRY_MOST_S = 2.0
-MAX_ERROR_CHARS = 300
+
+__all__ = ["Settler", "brief"]
 
 log = structlog.get_logger("redrive.settler")
-
-
-def brief(error: BaseException) -> str:
-    """An error for the log: its first line. The lines below may quote rows, and with them what receivers answered."""
-    first = str(error).partition("\n")[0]
-    return f"{type(error).__name__}: {first[:MAX_ERROR_CHARS]}"
 
 
 class Settler:

@@ -14,6 +14,7 @@ import structlog
 
 from redrive.core.breaker import DEFAULT_RULES, BreakerRules
 from redrive.core.decide import RetryIn
+from redrive.core.jobs import JobRecord
 from redrive.core.outcome import Failure, Success
 from redrive.core.policy import Policy
 from redrive.core.ports import (
@@ -66,6 +67,7 @@ class Worker:
         states: EndpointStates | None = None,
         rules: BreakerRules = DEFAULT_RULES,
         on_settled: Callable[[list[Settled]], None] | None = None,
+        release_job: JobRecord | None = None,
     ) -> None:
         self.worker_id = worker_id
         self._store = store
@@ -87,7 +89,7 @@ class Worker:
         self._unsettled = 0  # those, and results on their way to the database
         self._tries = Tries(self._by_queue, self._settle, margin_s=margin_s, dice=dice)
         self._settler = Settler(store, worker_id, self._note_settled)
-        self._releaser = Releaser(store)
+        self._releaser = Releaser(store, job=release_job)
         self._followups: set[asyncio.Task[None]] = set()
 
     @property

@@ -1,2 +1,0 @@
--- Holds the place of a migration of another branch; goes when that is merged.
-SELECT 1;
