@@ -1,7 +1,7 @@
-"""The API's process: the routes and the pages on uvicorn, with connections of their own, and a worker for relays.
+"""The API's process: routes and pages on uvicorn, with connections of their own, and workers for relays and notices.
 
 Run by the command line. Beside app.py, which it uses, so that a worker does not load what only the API needs. Relays
-are delivered here because their hubs are connected here.
+are delivered here because their hubs are connected here; notices, because people must hear of it when no worker is.
 """
 
 import asyncio
@@ -16,12 +16,23 @@ import uvicorn
 from redrive.api.context import BrokerTerms
 from redrive.api.server import Api, ApiContext, create_app
 from redrive.api.short_way import with_short_way
-from redrive.app import listening, open_stores, reported, rest_collector, run_alerts, sealer_of
+from redrive.app import (
+    http_destination,
+    listening,
+    open_channels,
+    open_stores,
+    reported,
+    rest_collector,
+    run_alerts,
+    sealer_of,
+)
 from redrive.core import jobs as kinds
 from redrive.core.address import AddressRules
 from redrive.core.jobs import JobRecord
 from redrive.core.ports import Settled
 from redrive.core.relay import MAX_HUB_MESSAGE_BYTES
+from redrive.destinations.apprise import ServiceJudge, is_installed
+from redrive.destinations.notices import ForNotices
 from redrive.destinations.relay import RelayDestination
 from redrive.engine.health import HealthBook
 from redrive.engine.herald import Herald
@@ -41,6 +52,7 @@ from redrive.store.notices import Notices
 from redrive.store.operation_steps import OperationSteps
 from redrive.store.orgs import new_id
 from redrive.store.rollups import BATCH_ROWS, Roller
+from redrive.store.seal import Sealer
 from redrive.store.tasks import Tasks
 from redrive.version import __version__
 from redrive.web.site import Site
@@ -49,7 +61,8 @@ from redrive.worker_metrics import show_worker
 STOP_S = 5
 RELAY_DRAIN_S = 1.5  # for webhooks under way to be acknowledged before their hubs are sent away
 RELAY_CONCURRENCY = 500  # webhooks that hubs have in hand: each is a future, and its body
-RELAY_CONNECTIONS = 2
+RELAY_CONNECTIONS = 3  # of the relays and the notices together
+NOTICE_CONCURRENCY = 20  # notices on their way at once
 HUB_PING_S = 20.0
 
 
@@ -63,17 +76,20 @@ async def run_api(settings: Settings, url: str, stop: asyncio.Event, *, listener
         relay = RelayDestination(
             EndpointTermsBook(relay_db, sealer), version=__version__, turn_wait_s=settings.lease_margin_s / 4
         )
+        rules = AddressRules(settings.allow_networks)
         context = ApiContext(
             engine_db=stores.engine,
             app_db=stores.app,
             sealer=sealer,
             clock=DatabaseClock(),
-            rules=AddressRules(settings.allow_networks),
+            rules=rules,
             version=__version__,
             trust_proxy=settings.trust_proxy,
             public_url=settings.public_url,
             broker=BrokerTerms(settings.rabbitmq_org, settings.rabbitmq_redrive_to) if settings.broker_urls else None,
             hubs=relay,
+            has_mail=settings.mail_server is not None,
+            judge_service=ServiceJudge(rules) if is_installed() else None,
             broker_org=settings.rabbitmq_org if settings.broker_urls else None,
         )
         api = create_app(context, Site(context))
@@ -90,18 +106,22 @@ async def run_api(settings: Settings, url: str, stop: asyncio.Event, *, listener
             asyncio.create_task(run_operations(operations, job=jobs.job(kinds.OPERATIONS))),
             asyncio.create_task(run_alerts(settings, stores.engine, jobs)),
             asyncio.create_task(herald.run()),  # so that people hear that there is no worker
-            asyncio.create_task(run_roller(Roller(stores.engine, context.clock).roll, batch=BATCH_ROWS)),
+            asyncio.create_task(
+                run_roller(Roller(stores.engine, context.clock).roll, batch=BATCH_ROWS, job=jobs.job(kinds.ROLLER))
+            ),
         ]
         try:
             async with (
                 open_relay_worker(settings, relay_db, relay, context.clock, jobs) as worker,
-                listening(settings, url, worker),
+                open_notice_worker(settings, relay_db, sealer, context.clock) as notices,
+                listening(settings, url, worker, notices),
                 reported(jobs),
             ):
                 show_worker(worker)
                 relaying = asyncio.create_task(worker.run(stop))
+                telling = asyncio.create_task(notices.run(stop))
                 try:
-                    await asyncio.wait({serving, relaying, stopped}, return_when=asyncio.FIRST_COMPLETED)
+                    await asyncio.wait({serving, relaying, telling, stopped}, return_when=asyncio.FIRST_COMPLETED)
                     stop.set()
                     stopped.cancel()
                     relay.stop()
@@ -112,7 +132,7 @@ async def run_api(settings: Settings, url: str, stop: asyncio.Event, *, listener
                     await api.metrics.teller.let_go()
                 finally:
                     stop.set()
-                    await relaying
+                    await asyncio.gather(relaying, telling)
         finally:
             for task in beside:
                 task.cancel()
@@ -147,6 +167,37 @@ async def open_relay_worker(
         reporting.cancel()
         await asyncio.gather(reporting, return_exceptions=True)
         await health.close()
+
+
+@contextlib.asynccontextmanager
+async def open_notice_worker(
+    settings: Settings, engine: Database, sealer: Sealer, clock: Clock, *, dice: Callable[[], float] = random.random
+) -> AsyncIterator[Worker]:
+    """A small worker for the queues of notices. How their endpoints do is reported beside it."""
+    few = settings.model_copy(update={"concurrency": NOTICE_CONCURRENCY})
+    inner = [http_destination(few, engine, sealer), *open_channels(few, engine, sealer)]
+    health = HealthBook(Ledger(engine, clock), disable_after_s=settings.disable_after_s)
+    worker = Worker(
+        Tasks(engine, clock),
+        [ForNotices(destination) for destination in inner],
+        worker_id=new_id(),
+        concurrency=NOTICE_CONCURRENCY,
+        margin_s=settings.lease_margin_s,
+        dice=dice,
+        states=BreakerStates(engine, clock),
+        rules=settings.breaker_rules(),
+        on_settled=health.note_settled,
+        meter=WorkerNotes(),
+    )
+    reporting = asyncio.create_task(health.run())
+    try:
+        yield worker
+    finally:
+        reporting.cancel()
+        await asyncio.gather(reporting, return_exceptions=True)
+        await health.close()
+        for destination in inner:
+            await destination.aclose()
 
 
 def relay_worker(

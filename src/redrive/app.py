@@ -31,9 +31,11 @@ from redrive.core.address import AddressRules
 from redrive.core.permissions import Role
 from redrive.core.ports import Destination, Settled, TaskStore, WorkerCard
 from redrive.core.presets import PresetOverrides, presets
+from redrive.destinations import apprise
 from redrive.destinations.callbacks import Callback, awaitable
 from redrive.destinations.client import Client
 from redrive.destinations.http import HttpDestination
+from redrive.destinations.mail import MailDestination
 from redrive.destinations.python import Handler, HandlerDestination
 from redrive.destinations.step_calls import StepCalls
 from redrive.destinations.steps import InnerSteps
@@ -197,12 +199,14 @@ async def open_worker(
     steps = StoredSteps(engine, clock or DatabaseClock(), Versions(sealer))
     if sealer is not None:
         destinations += [
-            _http(settings, engine, sealer),
+            http_destination(settings, engine, sealer),
             _step_calls(settings, engine, sealer, steps),
             InnerSteps(steps),
         ]
     if sealer is not None and publisher is not None:
         destinations += _rabbitmq(settings, engine, sealer, publisher)
+    if sealer is not None:
+        destinations += open_channels(settings, engine, sealer)
     if handlers:
         destinations.append(HandlerDestination(handlers, steps=steps, slot_wait_s=settings.lease_margin_s / 4))
     try:
@@ -226,7 +230,7 @@ async def open_worker(
             await publisher.close()
 
 
-def _http(settings: Settings, engine: Database, sealer: Sealer) -> HttpDestination:
+def http_destination(settings: Settings, engine: Database, sealer: Sealer) -> HttpDestination:
     return HttpDestination(_client(settings), EndpointTermsBook(engine, sealer), version=__version__)
 
 
@@ -249,6 +253,18 @@ def _rabbitmq(settings: Settings, engine: Database, sealer: Sealer, publisher: "
         RabbitDestination(publisher, EndpointTermsBook(engine, sealer), org=settings.rabbitmq_org),
         ReturnDestination(publisher, Returns(engine), to_queue=settings.rabbitmq_redrive_to == "queue"),
     ]
+
+
+def open_channels(settings: Settings, engine: Database, sealer: Sealer) -> list[Destination]:
+    """The ways to people: mail where there is a server for it, chat and the like where apprise is installed."""
+    book = EndpointTermsBook(engine, sealer)
+    found: list[Destination] = []
+    if settings.mail_server is not None:
+        found.append(MailDestination(settings.mail_server, settings.mail_sender, book, public_url=settings.public_url))
+    if apprise.is_installed():
+        rules = AddressRules(settings.allow_networks)
+        found.append(apprise.AppriseDestination(rules, book, public_url=settings.public_url))
+    return found
 
 
 async def run_collector(settings: Settings, engine: Database, jobs: Jobs, stop: asyncio.Event) -> None:
@@ -310,7 +326,9 @@ async def run_worker(
                 ),
                 asyncio.create_task(Herald(notices, job=jobs.job(kinds.HERALD)).run()),
                 asyncio.create_task(keep_statistics(partial(analyse_new, engine), job=jobs.job(kinds.STATISTICS))),
-                asyncio.create_task(run_roller(Roller(engine, DatabaseClock()).roll, batch=BATCH_ROWS)),
+                asyncio.create_task(
+                    run_roller(Roller(engine, DatabaseClock()).roll, batch=BATCH_ROWS, job=jobs.job(kinds.ROLLER))
+                ),
                 asyncio.create_task(run_alerts(settings, engine, jobs)),
             ]
             collecting: list[asyncio.Task[None]] = []
@@ -397,14 +415,19 @@ async def open_sweeper(
 
 
 @asynccontextmanager
-async def listening(settings: Settings, url: str, worker: Worker) -> AsyncIterator[None]:
-    """Wake-ups for the worker, where the server itself can be reached; else it finds its work by polling."""
+async def listening(settings: Settings, url: str, *workers: Worker) -> AsyncIterator[None]:
+    """Wake-ups for workers, where the server itself can be reached; else they find their work by polling."""
     direct_url = settings.direct_url(url)
     if direct_url is None:
         log.info("listen_skipped", why="only a pooler is known; REDRIVE_DATABASE_DIRECT_URL names the server")
         yield
         return
-    listener = asyncio.create_task(listen(direct_url, worker.wake))
+
+    def wake(told: str) -> None:
+        for worker in workers:
+            worker.wake(told)
+
+    listener = asyncio.create_task(listen(direct_url, wake))
     try:
         yield
     finally:

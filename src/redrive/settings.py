@@ -26,6 +26,7 @@ from pydantic_settings import (
 )
 
 from redrive.core.breaker import BreakerRules
+from redrive.core.mail import MailServer, Sender, parse_sender, parse_server
 
 ENV_PREFIX = "REDRIVE_"
 CONFIG_VARIABLE = "REDRIVE_CONFIG"
@@ -130,6 +131,18 @@ def _broker_urls(value: SecretStr | None) -> SecretStr | None:
         parts = urlsplit(url)
         if parts.scheme not in ("amqp", "amqps") or not parts.hostname or not _has_good_port(parts):
             raise ValueError("not a URL of a RabbitMQ")
+    return value
+
+
+def _mail_server(value: SecretStr | None) -> SecretStr | None:
+    if value is not None:
+        parse_server(value.get_secret_value())
+    return value
+
+
+def _mail_from(value: str | None) -> str | None:
+    if value is not None:
+        parse_sender(value)
     return value
 
 
@@ -390,6 +403,18 @@ class Settings(BaseSettings):
         " straight to the queue that it died in, past all others that are bound to that exchange.",
         '"exchange" or "queue"',
     )
+    smtp_url: Annotated[SecretStr | None, AfterValidator(_mail_server)] = _setting(
+        None,
+        "Mail server that endpoints of kind `mail` are reached by. TLS is asked for and verified.",
+        'a URL like "smtp://user:password@mail.example.com:587?starttls=required" or "smtps://…"; starttls=none only'
+        " without a password; ca=/path/to/ca.pem names the server's own authority",
+        secret=True,
+    )
+    mail_from: Annotated[str | None, AfterValidator(_mail_from)] = _setting(
+        None,
+        "Address that mail is from. When unset, the user of `smtp_url`, where that is an address.",
+        'an address like "redrive@example.com" or "Redrive <redrive@example.com>"',
+    )
     service_version: str = _setting(
         "1.0.0",
         "Version that this service gives of itself in dead letters of a broker.",
@@ -412,6 +437,22 @@ class Settings(BaseSettings):
     def broker_urls(self) -> tuple[str, ...]:
         """The nodes of RabbitMQ, passwords and all; none: there is no broker."""
         return tuple(_parts(self.rabbitmq_url.get_secret_value())) if self.rabbitmq_url is not None else ()
+
+    @property
+    def mail_server(self) -> MailServer | None:
+        """Its password included; None: no mail is sent."""
+        return parse_server(self.smtp_url.get_secret_value()) if self.smtp_url is not None else None
+
+    @property
+    def mail_sender(self) -> Sender:
+        """Who mail is from. SettingsError where nobody said so."""
+        server = self.mail_server
+        try:
+            return parse_sender(self.mail_from or (server.user if server is not None else None) or "")
+        except ValueError:
+            raise SettingsError(
+                "Setting mail_from (REDRIVE_MAIL_FROM) is needed: the user of REDRIVE_SMTP_URL is not an address."
+            ) from None
 
     def direct_url(self, url: str) -> str | None:
         """Where a connection keeps its session, for a database reached by `url`; None where only a pooler is known."""

@@ -58,7 +58,7 @@ async def test_a_worker_is_there_from_its_start_until_it_has_drained(live: Engin
         assert (seen.pid, seen.version, seen.queues, seen.concurrency) == (
             os.getpid(),
             __version__,
-            ("http", "step", "step.http"),
+            ("apprise", "http", "notice.apprise", "notice.http", "step", "step.http"),
             7,
         )
         assert not seen.is_silent

@@ -309,7 +309,7 @@ async def test_a_notice_that_cannot_be_delivered_makes_no_other(engine: Engine, 
     await engine.endpoint("ops", event_types=("redrive.*",))
     await dead(engine, event_type="order.made")
     await told(engine)
-    job = await engine.claim_one()
+    job = await engine.claim_one(queues=("notice.http",))
     assert job.event_type == SYSTEM_PREFIX + "dead_letter"
     await engine.kill(job, Reason.EXHAUSTED)
     assert len(await written(engine)) == 1

@@ -36,7 +36,10 @@ class HoldingReceiver(Receiver):
     @property
     def ids(self) -> list[str]:
         """The message ids, or the keys of steps, in the order they came, repeated ones included."""
-        return [request.headers.get("webhook-id") or request.headers["idempotency-key"] for request in self.requests]
+        named = (
+            request.headers.get("webhook-id") or request.headers.get("idempotency-key") for request in self.requests
+        )
+        return [name for name in named if name is not None]
 
     async def _note(self, request: Received) -> None:
         await super()._note(request)

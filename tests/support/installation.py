@@ -21,6 +21,7 @@ from redrive.core.address import AddressRules
 from redrive.core.permissions import Role
 from redrive.core.ports import WorkerCard
 from redrive.core.presets import PresetOverrides, presets
+from redrive.destinations.apprise import ServiceJudge
 from redrive.destinations.python import Handler
 from redrive.destinations.relay import RelayDestination
 from redrive.engine.heartbeat import Heartbeat
@@ -135,6 +136,8 @@ async def installation(
     port: int = 0,
     stores: Stores | None = None,
     rabbitmq_url: str | None = None,
+    smtp_url: str | None = None,
+    public_url: str | None = None,
 ) -> AsyncIterator[Installation]:
     """`stores`: connections that outlast it."""
     settings = load_settings(
@@ -144,6 +147,9 @@ async def installation(
         admin_key=ADMIN_KEY,
         allow_networks=allow,
         rabbitmq_url=rabbitmq_url,
+        smtp_url=smtp_url,
+        mail_from="Redrive <redrive@sender.test>" if smtp_url is not None else None,
+        public_url=public_url,
     )
     prepared = await prepare_database(settings, url)
     clock = clock or DatabaseClock()
@@ -156,7 +162,16 @@ async def installation(
         relay = RelayDestination(EndpointTermsBook(stores.engine, sealer), version="0.0.1")
         broker_org = settings.rabbitmq_org if settings.broker_urls else None
         context = ApiContext(
-            stores.engine, stores.app, sealer, clock, rules, "0.0.1", hubs=relay, broker_org=broker_org
+            stores.engine,
+            stores.app,
+            sealer,
+            clock,
+            rules,
+            "0.0.1",
+            hubs=relay,
+            broker_org=broker_org,
+            has_mail=smtp_url is not None,
+            judge_service=ServiceJudge(rules),
         )
         listener = _listen(port)
         host, port = listener.getsockname()

@@ -38,7 +38,7 @@ async def assert_sound(
         lost = set(accepted) - known
         assert not lost, f"{len(lost)} of {len(accepted)} accepted events do not exist"
         succeeded = await connection.fetch(
-            "SELECT DISTINCT event_id FROM redrive.task WHERE state = 'succeeded' AND queue = 'http'"
+            "SELECT DISTINCT event_id FROM redrive.task WHERE state = 'succeeded' AND queue IN ('http', 'notice.http')"
         )
         never_came = {str(row[0]) for row in succeeded} - set(received)
         assert not never_came, f"{len(never_came)} events are said to have succeeded that nobody received"

@@ -1,6 +1,6 @@
 """What the routes need, and how they get it."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Annotated, Literal
@@ -19,6 +19,9 @@ from redrive.store.db import Database, Session
 from redrive.store.endpoints import RELAY, Endpoints
 from redrive.store.keys import Caller
 from redrive.store.seal import Sealer
+
+# Why a URL of apprise cannot be used; None where it can. Never repeats the URL.
+JudgeService = Callable[[str], Awaitable[str | None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +47,8 @@ class ApiContext:
     broker: BrokerTerms | None = None
     hubs: Hubs | None = None  # where hubs of relays are let in
     broker_org: str | None = None  # the name of the one that RabbitMQ belongs to; None: there is no broker
+    has_mail: bool = False  # there is a mail server
+    judge_service: JudgeService | None = None  # None: apprise is not installed
     turns: Turns = field(default_factory=Turns)
 
     @asynccontextmanager

@@ -10,10 +10,21 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
-from redrive.api.problems import FieldError, invalid
+from redrive.api.problems import FieldError, Problem, invalid
 from redrive.core.address import MAX_URL_CHARS, AddressRules, BadUrl, parse_target, unreachable
 from redrive.core.broker import RABBITMQ_KIND
 from redrive.core.broker_route import MAX_NAME_BYTES, is_short, key_problem
+from redrive.core.channels import (
+    APPRISE_KIND,
+    MAIL_KIND,
+    MAX_ADDRESS_CHARS,
+    MAX_APPRISE_CHARS,
+    MAX_RECIPIENTS,
+    hidden,
+    recipients_problem,
+    service_of,
+    service_problem,
+)
 from redrive.core.headers import MAX_HEADERS, TOO_LARGE, are_too_large, name_problem, value_problem
 from redrive.core.inbound import MAX_SECRET_CHARS, Scheme, secret_problem
 from redrive.core.policy import MAX_TIMEOUT_S, MIN_TIMEOUT_S
@@ -46,6 +57,25 @@ def _broker_name(text: str) -> str:
     return _plain(text)
 
 
+def _recipients(addresses: list[str]) -> list[str]:
+    why = recipients_problem(addresses)
+    if why is not None:
+        raise ValueError(why)
+    return addresses
+
+
+def _apprise_url(url: str) -> str:
+    why = service_problem(url) if not is_hidden(url) else None
+    if why is not None:
+        raise ValueError(why)
+    return url
+
+
+def is_hidden(url: str) -> bool:
+    """Whether it reads as answers show one."""
+    return url == hidden(service_of(url) or "")
+
+
 def _header_lines(headers: dict[str, str]) -> dict[str, str]:
     """Every header by itself, then all together. Values are never repeated: they may be secrets."""
     seen: set[str] = set()
@@ -73,6 +103,12 @@ HeaderLines = tuple[tuple[str, str], ...]
 Name = Annotated[str, Field(min_length=1, max_length=MAX_NAME_CHARS), AfterValidator(_plain)]
 Url = Annotated[str, Field(max_length=MAX_URL_CHARS)]
 BrokerName = Annotated[str, Field(max_length=MAX_NAME_BYTES), AfterValidator(_broker_name)]
+Recipients = Annotated[
+    list[Annotated[str, Field(max_length=MAX_ADDRESS_CHARS)]],
+    Field(min_length=1, max_length=MAX_RECIPIENTS),
+    AfterValidator(_recipients),
+]
+AppriseUrl = Annotated[str, Field(max_length=MAX_APPRISE_CHARS), AfterValidator(_apprise_url)]
 EventTypes = Annotated[list[Name], Field(max_length=MAX_EVENT_TYPES)]
 PolicyName = Annotated[str, Field(min_length=1, max_length=100), AfterValidator(_plain)]
 Headers = Annotated[dict[str, str], Field(max_length=MAX_HEADERS), AfterValidator(_header_lines)]
@@ -103,7 +139,8 @@ class VerifyIn(BaseModel):
 
 class EndpointIn(BaseModel):
     """A new endpoint. A relay has no `url`: the answer tells its `hook_url`. Unless said otherwise it is ordered,
-    retries by the policy `relay`, and takes only what comes in there. One of kind rabbitmq has an `exchange` instead.
+    retries by the policy `relay`, and takes only what comes in there. One of kind rabbitmq has an `exchange` instead,
+    one of kind mail has `to`, one of kind apprise an `apprise_url`, which is never shown again.
     """
 
     model_config = ConfigDict(
@@ -115,11 +152,13 @@ class EndpointIn(BaseModel):
     )
 
     name: Name
-    kind: Literal["http", "relay", "rabbitmq"] = "http"
+    kind: Literal["http", "relay", "rabbitmq", "mail", "apprise"] = "http"
     url: Url | None = None
     verify: VerifyIn | None = None
     exchange: BrokerName | None = None
     routing_key: BrokerName | None = None
+    to: Recipients | None = None
+    apprise_url: AppriseUrl | None = Field(default=None, repr=False)
     event_types: EventTypes = Field(default_factory=lambda: ["*"])
     policy: PolicyName | None = None
     ordered: bool = False
@@ -139,7 +178,10 @@ class EndpointIn(BaseModel):
             "headers": kept_headers(self.headers.items(), ()),
             "event_types": tuple(self.event_types),
             "verify": verify,
+            "to": None if self.to is None else tuple(self.to),
         }
+        if self.apprise_url is not None and is_hidden(self.apprise_url):
+            raise _nothing_stored()
         if self.kind == RELAY:
             usual = {"event_types": (), "policy": RELAY_POLICY, "ordered": True}
             given |= {name: value for name, value in usual.items() if name not in self.model_fields_set}
@@ -165,6 +207,8 @@ class EndpointChange(BaseModel):
     verify: VerifyIn | None = None
     exchange: BrokerName | None = None
     routing_key: BrokerName | None = None
+    to: Recipients | None = None
+    apprise_url: AppriseUrl | None = Field(default=None, repr=False)
     event_types: EventTypes = Field(default_factory=list)
     policy: PolicyName | None = None
     ordered: bool = Field(default=False, json_schema_extra=_left_out)
@@ -186,35 +230,70 @@ class EndpointChange(BaseModel):
             given["verify"] = self.verify.verification() if self.verify else None
         if "event_types" in given:
             given["event_types"] = tuple(self.event_types)
+        if self.to is not None:
+            given["to"] = tuple(self.to)
         if "headers" in given:
             given["headers"] = tuple(self.headers.items())
         return given
 
 
+# What an endpoint of each kind is reached by, and what it has besides that others cannot have.
+_PLACES = {"http": "url", RABBITMQ_KIND: "exchange", MAIL_KIND: "to", APPRISE_KIND: "apprise_url"}
+_OWN = {"http": ("ca_pem",), RABBITMQ_KIND: ("routing_key",), RELAY: ("verify",)}
+_TAKE_NO_HEADERS = (MAIL_KIND, APPRISE_KIND)
+
+
 def check_kind(kind: str, given: Mapping[str, object]) -> None:
     """Refuse what an endpoint of this kind cannot have, or cannot be without."""
-    if kind == RELAY:
-        for name in ("url", "ca_pem"):
+    for other in (*_PLACES, RELAY):
+        if other == kind:
+            continue
+        for name in (*([_PLACES[other]] if other in _PLACES else []), *_OWN.get(other, ())):
             if given.get(name) is not None:
-                message = "a relay has none: its hub knows where to forward to"
-                raise invalid(FieldError(("body", name), message))
-    if kind != RABBITMQ_KIND:
-        for name in ("exchange", "routing_key"):
-            if given.get(name) is not None:
-                raise invalid(FieldError(("body", name), "is for endpoints of kind rabbitmq"))
+                raise invalid(FieldError(("body", name), _not_of(kind, other)))
+    if kind in _TAKE_NO_HEADERS and given.get("headers"):
+        raise invalid(FieldError(("body", "headers"), f"an endpoint of kind {kind} sends none"))
     if kind == RELAY:
         return
-    if kind == RABBITMQ_KIND:
-        for name in ("url", "ca_pem"):
-            if given.get(name) is not None:
-                raise invalid(FieldError(("body", name), "an endpoint of kind rabbitmq has none: it has an exchange"))
-    place = "exchange" if kind == RABBITMQ_KIND else "url"
+    place = _PLACES[kind]
     if place in given and given[place] is None:
         raise invalid(FieldError(("body", place), "is needed"))
     if "event_types" in given and not given["event_types"]:
         raise invalid(FieldError(("body", "event_types"), "names at least 1 event type"))
-    if given.get("verify") is not None:
-        raise invalid(FieldError(("body", "verify"), "is for endpoints of kind relay: nothing comes in at others"))
+
+
+def _not_of(kind: str, other: str) -> str:
+    if other == RELAY:
+        return "is for endpoints of kind relay: nothing comes in at others"
+    if other != "http":
+        return f"is for endpoints of kind {other}"
+    if kind == RELAY:
+        return "a relay has none: its hub knows where to forward to"
+    return f"an endpoint of kind {kind} has none: it has {'an ' if _PLACES[kind] != 'to' else ''}{_PLACES[kind]}"
+
+
+def check_channel(kind: str, *, has_mail: bool, has_apprise: bool) -> None:
+    """Refuse what would reach nobody from here."""
+    if kind == MAIL_KIND and not has_mail:
+        why = "there is no mail server here: name it with REDRIVE_SMTP_URL, for the API and for the workers"
+        raise invalid(FieldError(("body", "kind"), why))
+    if kind == APPRISE_KIND and not has_apprise:
+        why = "apprise is not installed here: install redrive[notify], for the API and for the workers"
+        raise invalid(FieldError(("body", "kind"), why))
+
+
+def kept_apprise(given: str | None, stored: str | None, service: str | None) -> str | None:
+    """The URL to store. One that reads as answers show it means the one that is stored."""
+    if given is None or not is_hidden(given):
+        return given
+    if stored is None or service_of(given) != service:
+        raise _nothing_stored()
+    return stored
+
+
+def _nothing_stored() -> Problem:
+    why = f"there is no stored URL of this service that {REDACTED} could stand for; give it"
+    return invalid(FieldError(("body", "apprise_url"), why))
 
 
 def check_key(exchange: str | None, routing_key: str | None) -> None:

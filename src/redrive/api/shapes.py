@@ -11,7 +11,7 @@ from math import floor
 import msgspec
 
 from redrive.api.evidence import payload_or_size, redacted_answer, redacted_payload
-from redrive.core.broker_route import is_route
+from redrive.core.channels import TO_PEOPLE, hidden, method_of
 from redrive.core.lifecycle import CLOSED_STATES, TaskState, queue_status, retry_count
 from redrive.core.policy import Policy, preview
 from redrive.core.redact import REDACTED, redact_url
@@ -190,11 +190,12 @@ def _request(row: Row) -> Shape | None:
     if row["url"] is None:
         return None
     is_step = row["run_id"] is not None
+    method = row["method"] if is_step else method_of(row["url"])
+    ours = _step_headers(row) if is_step else _delivery_headers(row, str(row["event_id"]))
     return {
-        "method": row["method"] if is_step else "PUBLISH" if is_route(row["url"]) else "POST",
+        "method": method,
         "url": row["url"],
-        "headers": (_step_headers(row) if is_step else _delivery_headers(row, str(row["event_id"])))
-        | _headers(row["request_headers"]),
+        "headers": ({} if method in TO_PEOPLE else ours) | _headers(row["request_headers"]),
     }
 
 
@@ -289,6 +290,8 @@ def endpoint(
         "verify": {"scheme": spec.verify.scheme, "secret": REDACTED} if spec.verify else None,
         "exchange": spec.exchange,
         "routing_key": spec.routing_key,
+        "to": None if spec.to is None else list(spec.to),
+        "apprise_url": hidden(row["apprise_service"]) if row["apprise_service"] else None,
         "event_types": list(spec.event_types),
         "policy": spec.policy,
         "ordered": spec.ordered,

@@ -8,6 +8,7 @@ from base64 import b64encode
 import msgspec
 
 from redrive.cli.output import moment
+from redrive.core.channels import hidden
 from redrive.core.lifecycle import retry_count
 from redrive.core.policy import Policy
 from redrive.core.redact import redact_text, redact_url, redact_value
@@ -128,6 +129,8 @@ def endpoint(row: Record) -> Shape:
         "url": redact_url(row["url"]) if row["url"] else None,
         "exchange": row["exchange"],
         "routing_key": row["routing_key"],
+        "to": row["mail_to"],
+        "apprise_url": hidden(row["apprise_service"]) if row["apprise_service"] else None,
         "event_types": list(row["event_types"]),
         "policy": row["policy"],
         "external_system": row["external_system"],

@@ -28,10 +28,23 @@ RELEASER = JobKind("releaser", 2, "lets held tasks go on that nothing holds any 
 STATISTICS = JobKind("statistics", 2, "keeps the planner of the database informed")
 CALLBACKS = JobKind("callbacks", 60, "calls what Python programs registered for dead letters")
 COLLECTOR = JobKind("collector", 10, "empties dead-letter queues of RabbitMQ")
+ROLLER = JobKind("roller", 2, "adds up what happened, for analytics and metrics")
 ALERTS = JobKind("alerts", 10, "looks whether an alert is due, or over")
 KINDS = {
     kind.name: kind
-    for kind in (HEARTBEAT, HEALTH, JANITOR, OPERATIONS, HERALD, RELEASER, STATISTICS, CALLBACKS, COLLECTOR, ALERTS)
+    for kind in (
+        HEARTBEAT,
+        HEALTH,
+        JANITOR,
+        OPERATIONS,
+        HERALD,
+        RELEASER,
+        STATISTICS,
+        CALLBACKS,
+        COLLECTOR,
+        ROLLER,
+        ALERTS,
+    )
 }
 
 

@@ -295,6 +295,8 @@ class EndpointTerms(NamedTuple):
     org_name: str = ""
     exchange: str | None = None  # of kind rabbitmq, which has no URL
     routing_key: str | None = None  # None: the event's type
+    mail_to: tuple[str, ...] = ()  # of kind mail
+    apprise_url: str = ""  # of kind apprise: a secret
 
     def __repr__(self) -> str:
         return f"EndpointTerms(id={self.id}, name={self.name!r})"

@@ -11,6 +11,7 @@ from functools import lru_cache, partial
 from json import dumps, loads
 
 from redrive.core.address import BadUrl, Target, parse_target
+from redrive.core.channels import notice_queue
 from redrive.core.classify import failure_of
 from redrive.core.outcome import Category, Failure, Outcome
 from redrive.core.ports import (
@@ -74,7 +75,7 @@ class HttpDestination:
 
     @property
     def queues(self) -> Sequence[str]:
-        return (HTTP_QUEUE,)
+        return (HTTP_QUEUE, notice_queue(HTTP_QUEUE))
 
     async def prepare(self, jobs: Sequence[Job]) -> None:
         await self._plans.prepare(jobs)

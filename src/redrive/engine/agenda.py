@@ -12,6 +12,7 @@ from heapq import heappop, heappush
 from uuid import UUID
 
 from redrive.core.breaker import BreakerRules, Closed, Ramping
+from redrive.core.channels import APPRISE_QUEUE, MAIL_QUEUE, notice_queue
 from redrive.core.ports import (
     HTTP_QUEUE,
     HTTP_STEP_QUEUE,
@@ -35,6 +36,16 @@ ORG_PART = 0.8
 LATE_COMMITS = timedelta(seconds=1)  # how long after its due time a row may be committed and still be found at once
 FIRST_ID = UUID(int=0)
 NOT_OURS_S = 1.0  # when to look again for an endpoint that another worker has
+
+# The queues in which tasks of one endpoint may wait.
+_FAMILIES: dict[str, tuple[str, ...]] = {
+    queue: family
+    for family in (
+        (HTTP_QUEUE, notice_queue(HTTP_QUEUE), HTTP_STEP_QUEUE),
+        *((queue, notice_queue(queue)) for queue in (MAIL_QUEUE, APPRISE_QUEUE)),
+    )
+    for queue in family
+}
 
 
 class Agenda:
@@ -63,13 +74,13 @@ class Agenda:
         return known
 
     def _introduce(self, outlet: Outlet) -> None:
-        """Deliveries to an endpoint, and steps that call it, know of each other."""
-        queue = {HTTP_QUEUE: HTTP_STEP_QUEUE, HTTP_STEP_QUEUE: HTTP_QUEUE}.get(outlet.place.queue)
-        if queue is None or outlet.place.id == NO_ENDPOINT:
+        """Deliveries to an endpoint, notices for it, and steps that call it, know of each other."""
+        if outlet.place.id == NO_ENDPOINT:
             return
-        other = self._outlets.get(outlet.place._replace(queue=queue))
-        if other is not None:
-            outlet.sibling, other.sibling = other, outlet
+        places = [outlet.place._replace(queue=queue) for queue in _FAMILIES.get(outlet.place.queue, ())]
+        family = [self._outlets[place] for place in places if place in self._outlets]
+        for one in family:
+            one.siblings = tuple(other for other in family if other is not one)
 
     def outlet_of(self, job: Job) -> Outlet:
         return self.outlet(Place(job.queue, job.org_id, job.endpoint_id or NO_ENDPOINT))
@@ -350,4 +361,4 @@ class Agenda:
 
 def _is_asked_already(outlet: Outlet, granted: Mapping[Outlet, int]) -> bool:
     """Whether the limits of its endpoint are spent on its sibling in this claim. In the next one it comes first."""
-    return outlet.counted and outlet.sibling is not None and granted.get(outlet.sibling, 0) > 0
+    return outlet.counted and any(granted.get(sibling, 0) > 0 for sibling in outlet.siblings)

@@ -59,7 +59,7 @@ class Outlet:
         "paced_until",
         "place",
         "ramp",
-        "sibling",
+        "siblings",
         "took_s",
         "turn",
         "window",
@@ -72,7 +72,7 @@ class Outlet:
         self.floors = [START, START]
         self.emptied_at: list[datetime | None] = [None, None]  # of what is due until then, all was seen
         self.in_flight = 0
-        self.sibling: Outlet | None = None  # the same endpoint for another queue: what is limited is both together
+        self.siblings: tuple[Outlet, ...] = ()  # the same endpoint for other queues: what is limited is all together
         self.took_s = SLOW_S
         self.not_before = 0.0  # another worker has it
         self.paced_until = 0.0  # its own limits hold it back
@@ -158,7 +158,7 @@ class Outlet:
         reach = self.in_flight + free
         if self.is_our_own:
             return reach
-        beside = self.sibling.in_flight if self.sibling is not None else 0
+        beside = sum(sibling.in_flight for sibling in self.siblings)
         if isinstance(self.breaker, Probing):
             return max(0, 1 - beside)
         fair = max(int(reach * (QUICK_PART if self.took_s < SLOW_S else SLOW_PART)), min(reach, FEW))
@@ -243,8 +243,8 @@ class Outlet:
         self.not_before = self.paced_until = 0.0
 
     def _set_pace(self, owned: Owned, at: float) -> None:
-        if self.pace is None and self.sibling is not None:
-            self.pace = self.sibling.pace
+        if self.pace is None:
+            self.pace = next((sibling.pace for sibling in self.siblings if sibling.pace is not None), None)
         if owned.rate_per_s is None:
             self.pace = None
         elif self.pace is None or owned.is_new:  # what another worker began since is told by paced_until
@@ -253,8 +253,8 @@ class Outlet:
                 self.pace.hold(at, owned.moment(owned.paced_until, at))
         elif self.pace.rate_per_s != owned.rate_per_s:
             self.pace.set_rate(at, owned.rate_per_s)
-        if self.sibling is not None:
-            self.sibling.pace = self.pace
+        for sibling in self.siblings:
+            sibling.pace = self.pace
 
     def set_breaker(self, breaker: Breaker, at: float) -> None:
         self.breaker = breaker

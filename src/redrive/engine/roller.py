@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 
 import structlog
 
+from redrive.core.jobs import JobRecord
 from redrive.engine.looking import keep_looking
 
 LOOK_EVERY_S = 2.0
@@ -14,6 +15,8 @@ LOOK_EVERY_S = 2.0
 log = structlog.get_logger("redrive.roller")
 
 
-async def run_roller(roll: Callable[[], Awaitable[int]], *, batch: int, every_s: float = LOOK_EVERY_S) -> None:
+async def run_roller(
+    roll: Callable[[], Awaitable[int]], *, batch: int, every_s: float = LOOK_EVERY_S, job: JobRecord | None = None
+) -> None:
     """Until cancelled. `roll` answers how many rows it moved; `batch`: as many are moved at once."""
-    await keep_looking(roll, batch=batch, every_s=every_s, log=log, failed="roll_failed")
+    await keep_looking(roll, batch=batch, every_s=every_s, log=log, failed="roll_failed", job=job)

@@ -13,6 +13,7 @@ import msgspec
 import structlog
 
 from redrive.core import sign
+from redrive.core.channels import hidden, service_of
 from redrive.core.ports import EndpointTerms
 from redrive.core.redact import redact_url
 from redrive.store import audit
@@ -74,6 +75,8 @@ class EndpointSpec:
     verify: Verification | None = None  # of webhooks that come in; relay endpoints only
     exchange: str | None = None  # of RabbitMQ; endpoints of that kind only, which have no URL
     routing_key: str | None = None  # None: the event's type
+    to: tuple[str, ...] | None = None  # addresses; endpoints of kind mail only
+    apprise_url: str | None = field(default=None, repr=False)  # endpoints of kind apprise only: a secret
 
 
 class Endpoints:
@@ -96,6 +99,8 @@ class Endpoints:
                 *self._verify_columns(session.org_id, endpoint_id, spec),
                 spec.exchange,
                 spec.routing_key,
+                spec.to,
+                *self._apprise_columns(session.org_id, endpoint_id, spec),
             )
         except asyncpg.UniqueViolationError:
             raise NameTaken(spec.name) from None
@@ -127,6 +132,9 @@ class Endpoints:
         verify = (row["verify_scheme"], row["verify_sealed"])
         if "verify" in changes:
             verify = self._verify_columns(session.org_id, endpoint_id, after)
+        apprise = (row["apprise_service"], row["apprise_sealed"])
+        if "apprise_url" in changes:
+            apprise = self._apprise_columns(session.org_id, endpoint_id, after)
         try:
             updated = await session.fetchrow(
                 "update_endpoint",
@@ -137,6 +145,8 @@ class Endpoints:
                 *verify,
                 after.exchange,
                 after.routing_key,
+                after.to,
+                *apprise,
             )
         except asyncpg.UniqueViolationError:
             raise NameTaken(after.name) from None
@@ -206,8 +216,9 @@ class Endpoints:
         """Without headers and secrets where they do not open: `problem_of` says so."""
         try:
             headers, verify = self._unseal_headers(row), self._unseal_verify(row)
+            apprise_url = self._unseal_apprise(row)
         except _UNREADABLE:
-            headers, verify = (), None
+            headers, verify, apprise_url = (), None, None
         return EndpointSpec(
             name=row["name"],
             url=row["url"],
@@ -227,6 +238,8 @@ class Endpoints:
             verify=verify,
             exchange=row["exchange"],
             routing_key=row["routing_key"],
+            to=None if row["mail_to"] is None else tuple(row["mail_to"]),
+            apprise_url=apprise_url,
         )
 
     def problem_of(self, row: Record) -> str | None:
@@ -235,6 +248,7 @@ class Endpoints:
             self._secrets(row)
             self._unseal_headers(row)
             self._unseal_verify(row)
+            self._unseal_apprise(row)
         except _UNREADABLE:
             return _SEALED_SHUT
         return None
@@ -254,6 +268,19 @@ class Endpoints:
         if row["verify_sealed"] is None:
             return None
         return open_verification(self._sealer, row["org_id"], row["id"], row["verify_scheme"], row["verify_sealed"])
+
+    def _apprise_columns(
+        self, org_id: UUID, endpoint_id: UUID, spec: EndpointSpec
+    ) -> tuple[str | None, bytes] | tuple[None, None]:
+        if spec.apprise_url is None:
+            return None, None
+        sealed = self._sealer.seal(spec.apprise_url.encode(), f"apprise:{org_id}:{endpoint_id}")
+        return service_of(spec.apprise_url), sealed
+
+    def _unseal_apprise(self, row: Record) -> str | None:
+        if row["apprise_sealed"] is None:
+            return None
+        return self._sealer.unseal(row["apprise_sealed"], f"apprise:{row['org_id']}:{row['id']}").decode()
 
     def _seal_headers(self, org_id: UUID, endpoint_id: UUID, spec: EndpointSpec) -> bytes | None:
         if not spec.headers:
@@ -281,10 +308,12 @@ class Endpoints:
         """
         secrets: tuple[bytes, ...] = ()
         headers: tuple[tuple[str, str], ...] = ()
+        apprise_url: str | None = None
         problem = None
         try:
             secrets = tuple(map(sign.decode_secret, self._secrets(row)))
             headers = self._unseal_headers(row)
+            apprise_url = self._unseal_apprise(row)
         except _UNREADABLE as error:
             log.error(
                 "endpoint_unreadable", endpoint_id=str(row["id"]), org_id=str(row["org_id"]), why=type(error).__name__
@@ -304,6 +333,8 @@ class Endpoints:
             org_name=row["org_name"],
             exchange=row["exchange"],
             routing_key=row["routing_key"],
+            mail_to=tuple(row["mail_to"] or ()),
+            apprise_url=apprise_url or "",
         )
 
 
@@ -351,9 +382,9 @@ async def delete_endpoint(session: Session, endpoint_id: UUID, act: Act) -> bool
     return True
 
 
-def _place(spec: EndpointSpec) -> tuple[str | None, ...]:
+def _place(spec: EndpointSpec) -> tuple[object, ...]:
     """Where it leads."""
-    return spec.url, spec.exchange, spec.routing_key
+    return spec.url, spec.exchange, spec.routing_key, spec.to, spec.apprise_url
 
 
 def _headers_of(row: Record) -> bytes | None:
@@ -401,4 +432,11 @@ def _audited(spec: EndpointSpec) -> dict[str, object]:
         "verify": spec.verify.scheme if spec.verify else None,
         "exchange": spec.exchange,
         "routing_key": spec.routing_key,
+        "to": spec.to,
+        "apprise_url": _apprise_shown(spec.apprise_url),
     }
+
+
+def _apprise_shown(apprise_url: str | None) -> str | None:
+    """The service alone."""
+    return hidden(service_of(apprise_url) or "") if apprise_url is not None else None

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 import structlog
 
+from redrive.core.channels import NOTICE_KINDS, NOTICE_PREFIX
 from redrive.core.notices import Call, Notice
 from redrive.store.clock import Clock
 from redrive.store.db import Database, Record, Session
@@ -57,6 +58,8 @@ class Notices:
             for event, receipt in zip(some, receipts, strict=True):
                 if receipt.verdict not in ("accepted", "duplicate"):
                     log.warning("notice_not_sent", endpoint_id=str(event.endpoint_id), verdict=receipt.verdict)
+            ids = [[event.org_id for event in some], [event.id for event in some]]
+            await session.execute("queue_notices", *ids, NOTICE_KINDS, NOTICE_PREFIX)
 
     async def take_calls(self, *, limit: int, most_calls: int, lease_s: float) -> list[Call]:
         rows = await self._db.fetch("take_calls", self._clock.now(), CALL_WINDOW_S, most_calls, lease_s, limit)

@@ -11,7 +11,7 @@ from typing import Any, cast
 
 from redrive.api import shapes
 from redrive.api.shapes import Row, Shape
-from redrive.core.broker_route import is_route
+from redrive.core.channels import method_of
 from redrive.web.bodies import MAX_ANSWERS_BYTES, Body, Room, answer
 from redrive.web.curl import as_curl
 
@@ -221,6 +221,6 @@ def curl_of(tried: Try | None, command_body: str | None) -> str | None:
     if tried is None or tried.request is None:
         return None
     request = tried.request
-    if is_route(request["url"]):
+    if method_of(request["url"]) != "POST":
         return None
     return as_curl(request["method"], request["url"], request["headers"], command_body)

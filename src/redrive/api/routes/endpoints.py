@@ -15,8 +15,11 @@ from redrive.api.endpoint_input import (
     EndpointIn,
     HeaderLines,
     check_broker,
+    check_channel,
     check_key,
     check_kind,
+    is_hidden,
+    kept_apprise,
     kept_headers,
     kept_verify,
 )
@@ -27,6 +30,7 @@ from redrive.api.queries import PageQuery, id_in_path, no_query
 from redrive.api.schemas.base import IDEMPOTENT, Page, shows
 from redrive.api.schemas.endpoints import Endpoint, NewEndpoint
 from redrive.core.broker import RABBITMQ_KIND
+from redrive.core.channels import APPRISE_KIND
 from redrive.core.redact import REDACTED
 from redrive.store import endpoints, pausing
 from redrive.store.audit import Act
@@ -54,10 +58,12 @@ def _name_taken() -> Problem:
 )
 async def create_endpoint(request: Request, given: EndpointIn, caller: Manager, context: Context) -> Response:
     """Make an endpoint. This answer alone shows its `secret`; a repetition under the same Idempotency-Key does not."""
-    once = Once(request, SCOPE, given.model_dump(exclude={"verify": {"secret"}}))
+    once = Once(request, SCOPE, given.model_dump(exclude={"verify": {"secret"}, "apprise_url": True}))
     if given.kind == RABBITMQ_KIND:
         check_broker(context.broker_org, caller.org_name)
+    check_channel(given.kind, has_mail=context.has_mail, has_apprise=context.judge_service is not None)
     spec = given.spec(context.rules)
+    await _judge_service(context, spec.apprise_url)
     try:
         async with context.tenant(caller) as session:
             made = await once.made_before(session)
@@ -69,6 +75,16 @@ async def create_endpoint(request: Request, given: EndpointIn, caller: Manager, 
     except NameTaken:
         raise _name_taken() from None
     return answer(endpoint_view(request, context, caller, row) | {"secret": secret}, 201)
+
+
+async def _judge_service(context: ApiContext, apprise_url: str | None) -> None:
+    """Refuse a URL that apprise itself does not understand, or that leads where nothing may be sent."""
+    if apprise_url is None:
+        return
+    check_channel(APPRISE_KIND, has_mail=context.has_mail, has_apprise=context.judge_service is not None)
+    why = await context.judge_service(apprise_url) if context.judge_service is not None else None
+    if why is not None:
+        raise invalid(FieldError(("body", "apprise_url"), why))
 
 
 async def _made_before(session: Session, endpoint_id: UUID) -> Record:
@@ -128,6 +144,8 @@ async def change_endpoint(
     """Change the fields given. Enabling an endpoint lets its held tasks go on."""
     wanted = _id(endpoint_id)
     changes = given.changes(context.rules)
+    if given.apprise_url is not None and not is_hidden(given.apprise_url):
+        await _judge_service(context, given.apprise_url)
     try:
         async with context.tenant(caller) as session:
             await _check_policy(session, changes.get("policy"))
@@ -160,6 +178,9 @@ async def _judge(
     given = cast(HeaderLines, changes.get("headers", ()))
     if any(value == REDACTED for _, value in given):
         changes["headers"] = kept_headers(given, stored.headers)
+    if "apprise_url" in changes:
+        url = cast(str | None, changes["apprise_url"])
+        changes["apprise_url"] = kept_apprise(url, stored.apprise_url, row["apprise_service"])
     if "verify" in changes:
         changes["verify"] = kept_verify(cast(Verification | None, changes["verify"]), stored.verify)
 

@@ -17,6 +17,8 @@ ENDPOINT_EXAMPLE: dict[str, Any] = {
     "verify": None,
     "exchange": None,
     "routing_key": None,
+    "to": None,
+    "apprise_url": None,
     "event_types": ["invoice.*"],
     "policy": None,
     "ordered": False,
@@ -63,6 +65,8 @@ class Endpoint(Answer):
     verify: VerifyShown | None = Field(description="How a relay verifies what comes in.")
     exchange: str | None = Field(description="Of RabbitMQ, for kind rabbitmq; empty: the default exchange.")
     routing_key: str | None = Field(description="What it is published with; null: the event's type.")
+    to: list[str] | None = Field(description="Whom mail goes to, for kind mail.")
+    apprise_url: str | None = Field(description="For kind apprise: the service, and nothing else of it.")
     event_types: list[str]
     policy: str | None
     ordered: bool

@@ -1,0 +1,155 @@
+"""apprise itself, behind the guard: opens a service by its URL and hands it a message.
+
+Called by destinations.apprise, in threads. What apprise says is True or False; why, it tells its logger. The lines of
+that logger end here: none reaches our logs, and what is kept of them is without every part of the URL.
+"""
+
+import logging
+import re
+import threading
+from ipaddress import ip_address
+from typing import Any
+from urllib.parse import unquote
+
+import apprise
+import requests.sessions
+from apprise.manager_plugins import NotificationManager
+from apprise.plugins import NotifyBase
+
+from redrive.core.channels import LOCAL_SERVICES
+from redrive.core.classify import MAX_MESSAGE_CHARS, classify_status
+from redrive.core.notice_text import Told, one_line
+from redrive.core.outcome import Category, Failure, Outcome, Success
+from redrive.core.redact import REDACTED, redact_text
+from redrive.destinations.guard import Watch, guarded, is_guarded
+
+MAX_LINES = 10
+MAX_LINE_CHARS = 300
+MIN_HIDDEN_CHARS = 3  # shorter parts of a URL are no secrets, and words of every sentence
+
+_STATUS = re.compile(r"\berror=([1-5][0-9]{2})\b", re.ASCII)
+_PARTS = re.compile(r"[/:?&=@#,;+%\s]+")
+_TYPES = {
+    "error": apprise.NotifyType.FAILURE,
+    "warning": apprise.NotifyType.WARNING,
+    "success": apprise.NotifyType.SUCCESS,
+}
+_ASSET = apprise.AppriseAsset(
+    app_id="Redrive", app_desc="Redrive", app_url="", async_mode=False, secure_logging=True, storage_mode="memory"
+)
+_ASSET.http_redirects = False
+
+_heard = threading.local()
+
+
+class _Ears(logging.Handler):
+    """Keeps the warnings of the call that is under way in this thread."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        lines: list[str] | None = getattr(_heard, "lines", None)
+        if lines is not None and record.levelno >= logging.WARNING and len(lines) < MAX_LINES:
+            lines.append(record.getMessage())
+
+
+_logger = logging.getLogger("apprise")
+_logger.handlers[:] = [_Ears()]
+_logger.propagate = False
+_logger.setLevel(logging.WARNING)
+
+_proxies_of = requests.sessions.get_environ_proxies  # type: ignore[attr-defined]
+
+
+def _proxies(*args: Any, **kwargs: Any) -> Any:
+    """No proxy of the environment: it would connect for us to whatever it may reach."""
+    return {} if is_guarded() else _proxies_of(*args, **kwargs)
+
+
+requests.sessions.get_environ_proxies = _proxies  # type: ignore[attr-defined]
+_manager: Any = NotificationManager  # whose types are not told
+_manager().load_modules()  # all services, before any guard
+
+
+def problem_of(url: str, watch: Watch) -> str | None:
+    """Why it cannot be used; None where it can. Without a look-up."""
+    service = _opened(url, watch, [])
+    if service is None:
+        return "is not a URL of a service that apprise knows, or lacks something that the service needs"
+    host = getattr(service, "host", None)
+    if isinstance(host, str) and host:
+        try:
+            ip = ip_address(host.strip("[]"))
+        except ValueError:
+            return None  # a name, or a part of a token: what is looked up is judged when it is connected to
+        why = watch.rules.refusal(ip)
+        if why is not None:
+            return f"its address is not reachable for deliveries: {why}. See REDRIVE_ALLOW_NETWORKS"
+    return None
+
+
+def notify(url: str, said: Told, watch: Watch) -> Outcome:
+    """Hand a message over; what came of it."""
+    lines: list[str] = []
+    service = _opened(url, watch, lines)
+    if service is None:
+        return Failure(Category.CONFIGURATION, "apprise does not understand the endpoint's URL any more.")
+    try:
+        with guarded(watch), _listening(lines):
+            taken = service.notify(
+                body=said.text,
+                title=said.subject,
+                notify_type=_TYPES.get(said.severity, apprise.NotifyType.INFO),
+                body_format=apprise.NotifyFormat.TEXT,
+            )
+    except Exception as problem:  # noqa: BLE001 - 170 services of others: whatever they raise, it was a failed try
+        lines.append(f"{type(problem).__name__}: {problem}")
+        taken = False
+    return Success() if taken else _failure(url, lines, watch)
+
+
+def _opened(url: str, watch: Watch, lines: list[str]) -> NotifyBase | None:
+    with guarded(watch), _listening(lines):
+        service = apprise.Apprise.instantiate(url, asset=_ASSET)
+    if service is None:
+        return None
+    if LOCAL_SERVICES & set(service.schemas()):  # type: ignore[no-untyped-call]
+        return None
+    service.redirects = False  # whatever the URL says: each would be another place
+    return service
+
+
+def _failure(url: str, lines: list[str], watch: Watch) -> Failure:
+    if watch.is_over:
+        return Failure(Category.TIMEOUT, "The service did not take it in time.", possible_duplicate=True)
+    if watch.refusals:
+        why = without(url, watch.refusals[-1])
+        return Failure(Category.CONFIGURATION, redact_text(f"The service may not be sent to: {why}", MAX_MESSAGE_CHARS))
+    said = "; ".join(without(url, line)[:MAX_LINE_CHARS] for line in lines) or "apprise does not say why"
+    message = redact_text(f"The service has not taken it: {said}", MAX_MESSAGE_CHARS)
+    status = next((int(found[1]) for line in lines if (found := _STATUS.search(line))), None)
+    category = classify_status(status) if status is not None else None
+    if category is not None:
+        return Failure(category, message, status_code=status)
+    is_network = any("onnection error" in line for line in lines)
+    return Failure(Category.NETWORK if is_network else Category.UNKNOWN, message)
+
+
+def without(url: str, text: str) -> str:
+    """A line of apprise without any part of the URL, as it is written and as it is meant."""
+    rest = url.partition("://")[2]
+    parts = {part for form in (rest, unquote(rest)) for part in [form, *_PARTS.split(form)]}
+    shown = one_line(text)
+    for part in sorted(parts, key=len, reverse=True):
+        if len(part) >= MIN_HIDDEN_CHARS:
+            shown = re.sub(re.escape(part), REDACTED, shown, flags=re.IGNORECASE)
+    return shown
+
+
+class _listening:
+    def __init__(self, lines: list[str]) -> None:
+        self._lines = lines
+
+    def __enter__(self) -> None:
+        _heard.lines = self._lines
+
+    def __exit__(self, *_: object) -> None:
+        _heard.lines = None

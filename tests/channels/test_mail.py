@@ -1,0 +1,214 @@
+"""Endpoints of kind mail and a real mail server: what people read, whom it reaches, and what follows else."""
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from pydantic import SecretStr
+from structlog.testing import capture_logs
+
+from client.harness import Authority
+from redrive.app import open_worker
+from redrive.engine.worker import Worker
+from support.engine import ManualClock
+from support.installation import Installation
+from support.mail import MailServer, mail_server
+from support.page import read
+
+OPS = "ops@example.com"
+
+
+async def mailbox(redrive: Installation, *to: str, **fields: object) -> dict[str, Any]:
+    given = {"name": f"mail {uuid4().hex}", "kind": "mail", "to": list(to or (OPS,)), "event_types": ["only.this"]}
+    made: dict[str, Any] = await redrive.api.post("/v1/endpoints", {**given, **fields})
+    return made
+
+
+@asynccontextmanager
+async def worker(redrive: Installation, smtp_url: str) -> AsyncIterator[Worker]:
+    settings = redrive.settings.model_copy(update={"smtp_url": SecretStr(smtp_url)})
+    async with open_worker(settings, redrive.stores.engine, clock=redrive.clock, dice=lambda: 0.5) as opened:
+        yield opened
+
+
+async def test_an_event_is_one_mail_to_all_of_its_endpoint_and_shows_its_payload(
+    redrive: Installation, mail: MailServer, clock: ManualClock
+) -> None:
+    endpoint = await mailbox(redrive, OPS, "on-call@example.org")
+    event_id = await redrive.api.event(endpoint["id"], {"order": 7, "who": "Zoë ✓"})
+    await redrive.work()
+    (message,) = mail.messages
+    assert mail.envelopes == [[OPS, "on-call@example.org"]]
+    assert message["subject"] == "[Redrive] invoice.paid"
+    assert (message["from"], message["to"]) == ("Redrive <redrive@sender.test>", f"{OPS}, on-call@example.org")
+    assert message["date"].datetime == clock.now()
+    assert (message["auto-submitted"], message["x-redrive-event-id"]) == ("auto-generated", event_id)
+    body = message.get_content()
+    assert "Event type: invoice.paid" in body
+    assert '"who": "Zoë ✓"' in body
+
+    (attempt,) = await redrive.api.attempts(event_id)
+    assert message["message-id"] == f"<{attempt['task_id']}@sender.test>"
+    assert (attempt["request"]["method"], attempt["request"]["url"]) == ("MAIL", f"mailto:{OPS},on-call@example.org")
+    assert "webhook-signature" not in attempt["request"]["headers"]
+    page = await read(redrive.api.http, f"/integrations/logs/{attempt['task_id']}")
+    assert "The mail server has taken it." in page.text
+    assert "cURL" not in page.text
+
+    test = await redrive.api.post(f"/v1/endpoints/{endpoint['id']}/test")
+    await redrive.work()
+    assert (mail.messages[-1]["subject"], mail.messages[-1]["x-redrive-event-id"]) == (
+        "[Redrive] Test",
+        test["event_id"],
+    )
+    assert "There is nothing to do." in mail.messages[-1].get_content()
+
+
+async def test_what_an_event_holds_makes_no_header_and_breaks_no_line_of_one(
+    redrive: Installation, mail: MailServer
+) -> None:
+    endpoint = await mailbox(redrive)
+    kind = "ordér\u2028bcc: everybody@example.com" + "x" * 150
+    event = {"event_type": kind, "payload": {"text": "\r\n.\r\nMAIL FROM:<a@b.c>\r\n"}, "endpoint_id": endpoint["id"]}
+    await redrive.api.post("/v1/events", event)
+    await redrive.work()
+    (message,) = mail.messages
+    assert mail.envelopes == [[OPS]]
+    assert message["subject"].startswith("[Redrive] ordér bcc: everybody@example.com")
+    assert sorted({name.lower() for name in message} & {"bcc", "cc"}) == []
+    assert b"\nbcc" not in mail.raw[0].lower()
+    assert "\\r\\n.\\r\\nMAIL FROM" in message.get_content()
+
+
+async def test_what_the_server_does_not_take_now_is_tried_again_under_the_same_id_and_what_it_refuses_is_not(
+    redrive: Installation, mail: MailServer, clock: ManualClock
+) -> None:
+    endpoint = await mailbox(redrive)
+    mail.at_data.append("451 try later, token=canary")
+    event_id = await redrive.api.event(endpoint["id"])
+    await redrive.work()
+    (failed,) = await redrive.api.attempts(event_id)
+    assert (failed["category"], "canary" in json.dumps(failed)) == ("server_error", False)
+    clock.advance(5)
+    await redrive.work()
+    (message,) = mail.messages
+    assert message["message-id"] == f"<{failed['task_id']}@sender.test>"
+
+    mail.at_data.append("554 no spam here")
+    await redrive.api.event(endpoint["id"])
+    await redrive.work()
+    letter = await redrive.api.letter(endpoint["id"])
+    assert (letter["kind"], letter["reason"], letter["category"]) == ("mail", "permanent", "client_error")
+    assert "554 no spam here" in letter["error_message"]
+    detail = await redrive.api.get(f"/v1/dead-letters/{letter['id']}")
+    assert detail["config_snapshot"]["endpoint"]["to"] == [OPS]
+
+
+async def test_who_can_be_reached_is_reached_and_who_was_left_out_is_told(
+    redrive: Installation, mail: MailServer, clock: ManualClock
+) -> None:
+    endpoint = await mailbox(redrive, OPS, "gone@example.com")
+    mail.at_rcpt["gone@example.com"] = "550 no such user"
+    event_id = await redrive.api.event(endpoint["id"])
+    with capture_logs() as lines:
+        await redrive.work()
+    assert mail.envelopes == [[OPS]]
+    (attempt,) = await redrive.api.attempts(event_id)
+    assert attempt["result"] == "succeeded"
+    assert attempt["request"]["headers"]["not-taken-for"] == "gone@example.com: 550 no such user"
+    assert [line["refused"] for line in lines if line["event"] == "mail_refused_for_some"] == [1]
+
+    mail.at_rcpt["gone@example.com"] = "450 greylisted"
+    event_id = await redrive.api.event(endpoint["id"])
+    await redrive.work()
+    (attempt,) = await redrive.api.attempts(event_id)
+    assert (attempt["result"], attempt["possible_duplicate"]) == ("failed", True)
+    assert "The others have it." in attempt["error_message"]
+    mail.at_rcpt.clear()
+    clock.advance(5)
+    await redrive.work()
+    assert mail.envelopes[1:] == [[OPS], [OPS, "gone@example.com"]]
+    assert mail.messages[1]["message-id"] == mail.messages[2]["message-id"]
+
+    mail.at_rcpt.update({OPS: "550 gone", "gone@example.com": "550 gone"})
+    await redrive.api.event(endpoint["id"])
+    await redrive.work()
+    assert (await redrive.api.letter(endpoint["id"]))["category"] == "client_error"
+    assert len(mail.messages) == 3
+
+
+async def test_a_server_that_hangs_or_is_gone_costs_a_try_and_no_thread(
+    redrive: Installation, mail: MailServer, clock: ManualClock
+) -> None:
+    endpoint = await mailbox(redrive, timeout_s=1)
+    mail.hangs = True
+    event_id = await redrive.api.event(endpoint["id"])
+    await redrive.work()
+    (attempt,) = await redrive.api.attempts(event_id)
+    assert (attempt["category"], attempt["possible_duplicate"]) == ("timeout", True)
+    async with worker(redrive, "smtp://127.0.0.1:9?starttls=none") as nowhere:
+        clock.advance(5)
+        await nowhere.run_until_idle()
+    attempts = await redrive.api.attempts(event_id)
+    assert [each["category"] for each in attempts] == ["timeout", "network"]
+    assert attempts[1]["possible_duplicate"] is False
+
+
+async def test_mail_goes_out_under_a_certificate_that_is_verified_and_a_password_that_nobody_sees(
+    redrive: Installation, clock: ManualClock, tmp_path: Path
+) -> None:
+    authority = Authority.create()
+    certificate = authority.server_files(tmp_path, "localhost")
+    (tmp_path / "ca.pem").write_text(authority.pem)
+    endpoint = await mailbox(redrive)
+    with mail_server(certificate=certificate, password="canary pw") as mail, capture_logs() as lines:
+        ca = f"ca={tmp_path / 'ca.pem'}"
+        event_id = await redrive.api.event(endpoint["id"])
+        for password, terms in (("canary%20pw", ""), ("canary%20wrong", f"?{ca}")):
+            async with worker(redrive, f"smtp://ops:{password}@localhost:{mail.port}{terms}") as working:
+                await working.run_until_idle()
+            clock.advance(5)
+        assert [each["category"] for each in await redrive.api.attempts(event_id)] == ["network", "configuration"]
+        assert set(mail.logins) == {("ops", "canary wrong")}
+        await redrive.api.event(endpoint["id"])
+        async with worker(redrive, f"smtp://ops:canary%20pw@localhost:{mail.port}?starttls=required&{ca}") as working:
+            await working.run_until_idle()
+        assert len(mail.messages) == 1
+    letter = await redrive.api.letter(endpoint["id"])
+    assert "REDRIVE_SMTP_URL" in letter["error_message"]
+    shown = await redrive.api.get(f"/v1/dead-letters/{letter['id']}"), await redrive.api.attempts(event_id), lines
+    assert "canary" not in json.dumps(shown, default=str)
+
+    with mail_server() as plain:  # offers no TLS
+        event_id = await redrive.api.event(endpoint["id"])
+        async with worker(redrive, f"smtp://ops:canary@127.0.0.1:{plain.port}") as working:
+            await working.run_until_idle()
+        assert [each["category"] for each in await redrive.api.attempts(event_id)] == ["configuration"]
+        assert (plain.messages, plain.logins) == ([], [])
+
+
+@pytest.mark.parametrize(
+    ("given", "field"),
+    [
+        ({}, "to"),
+        ({"to": []}, "to"),
+        ({"to": ["no address"]}, "to"),
+        ({"to": ["a@b.example\r\nBcc: c@d.example"]}, "to"),
+        ({"to": ["Name <a@b.example>"]}, "to"),
+        ({"to": ["a@b.example", "A@B.example"]}, "to"),
+        ({"to": [f"a{n}@b.example" for n in range(21)]}, "to"),
+        ({"to": [OPS], "url": "https://a.example/"}, "url"),
+        ({"to": [OPS], "headers": {"x-a": "b"}}, "headers"),
+        ({"to": [OPS], "apprise_url": "json://a.example/"}, "apprise_url"),
+        ({"to": [OPS], "event_types": []}, "event_types"),
+    ],
+)
+async def test_what_nobody_can_be_mailed_at_is_refused_with_its_place(
+    redrive: Installation, given: dict[str, object], field: str
+) -> None:
+    answer = await redrive.api.http.post("/v1/endpoints", {"name": "m", "kind": "mail", **given})
+    assert (answer.status, answer.json["errors"][0]["loc"][:2]) == (422, ["body", field])
