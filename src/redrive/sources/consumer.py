@@ -167,8 +167,9 @@ class Consumer:
 
     async def _try(self, delivery: Delivery) -> None:
         began_s = self._now()
+        began = time.monotonic()
         payload, outcome = await self._outcome(delivery)
-        took_s = self._now() - began_s
+        took_s = time.monotonic() - began
         match self._decide(delivery, outcome, began_s):
             case Succeed():
                 await self._onward.acknowledge(delivery)
