@@ -162,7 +162,7 @@ class Consumer:
             text = f"It was given out {delivery.losses} times, and each time its consumer was gone before it answered."
             lost = Failure(Category.UNKNOWN, text, possible_duplicate=True)
             await self._onward.bury(delivery, None, lost, Reason.EXHAUSTED, self._now())
-            self._note_death(Reason.EXHAUSTED, Category.UNKNOWN)
+            self._note_death(Reason.EXHAUSTED, Category.UNKNOWN, None)
         elif delivery.redelivered and not delivery.is_counted:
             await self._onward.count_loss(delivery)
         else:
@@ -170,11 +170,12 @@ class Consumer:
 
     async def _try(self, delivery: Delivery) -> None:
         began_s = self._now()
+        began = time.monotonic()
         entry = traces.entry(_header(delivery, TRACEPARENT))
         if entry is not None and entry.began_ns and TRACEPARENT not in delivery.headers:
             delivery = delivery.with_headers({TRACEPARENT: entry.traceparent})  # its retries are part of this trace
         payload, outcome = await self._outcome(delivery, entry)
-        took_s = self._now() - began_s
+        took_s = time.monotonic() - began
         if entry is not None and entry.began_ns:
             self._note_span(delivery, entry, outcome)
         match self._decide(delivery, outcome, began_s):
@@ -193,13 +194,13 @@ class Consumer:
             case Die(reason=reason):
                 assert isinstance(outcome, Failure)
                 await self._onward.bury(delivery, payload, outcome, reason, began_s)
-                self._note_death(reason, outcome.category)
+                self._note_death(reason, outcome.category, took_s)
             case AwaitPerson():
                 raise AssertionError("a policy that waits for a person has no delay queues")
 
-    def _note_death(self, reason: Reason, category: Category) -> None:
+    def _note_death(self, reason: Reason, category: Category, took_s: float | None) -> None:
         if self._meter is not None:
-            self._meter.died(self.queue, reason.value, category.value)
+            self._meter.died(self.queue, reason.value, category.value, took_s)
 
     def _decide(self, delivery: Delivery, outcome: Success | Failure, began_s: float) -> Decision:
         failures = delivery.retries + 1
