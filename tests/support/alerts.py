@@ -7,8 +7,9 @@
         await trouble.end()
         assert await drive.look() == 1
 
-`look` is a round of the evaluator; time passes between two, so that each is a round of its own. Some troubles make other
-rules fire as well (what dies also arrives among the dead letters): `drive.set(rule, enabled=False)` leaves those out.
+`look` is a round of the evaluator; time passes between two, so that each is a round of its own. Some troubles make
+other rules fire as well (what dies also arrives among the dead letters): `drive.set(rule, enabled=False)` leaves those
+out.
 """
 
 import asyncio
