@@ -126,6 +126,34 @@ async def test_the_numbers_say_where_everything_stands(api: Api) -> None:
     assert (await api.nobody.get("/v1/stats")).status == 401
 
 
+async def test_how_deliveries_went_is_told_over_time_and_by_what_they_went_to(api: Api) -> None:
+    fine = await api.endpoint(event_types=["a"])
+    await api.endpoint(event_types=["b"])
+    for event_type in ("a", "a", "b", "nobody's"):
+        await api.event(event_type)
+    for job in await api.claim():
+        await (api.die(job) if job.event_type == "b" else api.succeed(job))
+    numbers = (await api.viewer.get("/v1/stats?window=24h&by=endpoint&limit=1")).json
+    StatsShown.model_validate(numbers)
+    went = numbers["analytics"]
+    assert (went["window"], went["bucket_s"], len(went["over_time"])) == ("24h", 3600.0, 24)
+    assert (went["whole"]["created"], went["whole"]["delivered"], went["whole"]["failed"]) == (4, 2, 1)
+    (listed,) = went["keys"]
+    assert (listed["key"], listed["name"]) == (fine["id"], fine["name"])
+    assert (listed["delivered"], listed["success_rate"], listed["rescue_rate"]) == (2, 1.0, None)
+    assert listed["retries_before_success"] == {"mean": 0.0, "distribution": [2] + [0] * 10}
+    assert (went["others"]["failed"], went["others"]["success_rate"]) == (1, 0.0)
+    by_type = (await api.owner.get("/v1/stats?by=event_type&sort=failures")).json["analytics"]
+    assert [(key["key"], key["failed"]) for key in by_type["keys"]] == [("b", 1), ("a", 0), ("nobody's", 0)]
+    assert by_type["others"] is None
+    one = (await api.owner.get("/v1/stats?window=1h&by=event_type&key=a")).json["analytics"]
+    assert (one["whole"]["delivered"], one["whole"]["failed"], one["keys"]) == (2, 0, [])
+    assert sum(moment["created"] for moment in one["over_time"]) == 2
+    assert (await api.stranger.get("/v1/stats?window=365d")).json["analytics"]["whole"]["created"] == 0
+    for query in ("window=2h", "by=org", "key=a", "by=endpoint&limit=101", "sort=name"):
+        assert (await api.owner.get(f"/v1/stats?{query}")).status == 400
+
+
 async def _deliveries(api: Api, endpoint_id: str, query: str = "") -> dict[str, Any]:
     answer = await api.owner.get(f"/v1/endpoints/{endpoint_id}/deliveries{query}")
     assert answer.status == 200, answer.body

@@ -62,6 +62,27 @@ async def test_c8_over_an_hour_a_day_and_a_week(
     await expect(page.get_by_role("link", name=label)).to_have_attribute("aria-current", "true")
 
 
+async def test_how_deliveries_went_is_shown_by_what_is_chosen(
+    installation: Installation, receiver: Receiver, clock: ManualClock, signed_in: SignedIn
+) -> None:
+    endpoint = await died(installation, receiver, clock, 1, name="billing")
+    receiver.usual = 200
+    await installation.api.batch(endpoint["id"], 3)
+    await installation.work()
+    page = await signed_in()
+    await page.goto("/")
+    await page.get_by_role("link", name="Last 30 days").click()
+    rows = page.locator("#outcomes tbody tr")
+    await expect(rows.first).to_contain_text("billing")
+    await expect(rows.first).to_contain_text("75.0%")
+    await page.get_by_role("group", name="By").get_by_role("link", name="Event type").click()
+    await expect(page).to_have_url(f"{installation.base_url}/?window=30d&by=event_type#outcomes")
+    await expect(rows.last).to_contain_text("everything")
+    await page.get_by_role("link", name="Last hour").click()
+    await expect(page).to_have_url(f"{installation.base_url}/?window=1h&by=event_type")
+    await expect(page.locator("#retries-before-the-end")).to_contain_text("failures rescued 0.0%")
+
+
 async def test_c8_it_stays_true_by_itself(live: Installation, receiver: Receiver, signed_in: SignedIn) -> None:
     page = await signed_in()
     await page.goto("/")

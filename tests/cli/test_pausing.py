@@ -28,6 +28,19 @@ async def test_pausing_holds_tasks_and_resuming_lets_them_go_on(world: World, wo
     assert len(await world.claim()) == 1
 
 
+async def test_stats_say_how_deliveries_went_by_endpoint(world: World) -> None:
+    await world.accept()
+    shown = await redrive("stats", "--by", "endpoint", "--window", "24h", url=world.url)
+    assert shown.code == 0, shown.err
+    since, heading, whole = shown.out.splitlines()
+    assert since.startswith("Since 2")
+    assert heading.split()[:3] == ["ENDPOINT", "DELIVERED", "FAILED"]
+    assert whole.split()[:3] == ["all", "0", "0"]
+    told = (await redrive("stats", "--by", "event_type", "--json", url=world.url)).object
+    assert told["tasks"]["waiting"] == 1
+    assert [key["created"] for key in told["analytics"]["keys"]] == [1]
+
+
 async def test_an_endpoint_is_paused_by_its_name(world: World) -> None:
     await world.accept()
     paused = await redrive("endpoints", "pause", "billing", url=world.url)

@@ -34,7 +34,7 @@ MINUTE = timedelta(minutes=1)
 _numbers = count()
 HOT = {
     "task", "event", "attempt", "payload", "dead_letter", "idempotency", "operation", "operation_item", "pulse",
-    "letter_count", "endpoint_history", "notice", "lane", "lane_gap", "alert", "endpoint_state",
+    "letter_count", "endpoint_history", "notice", "lane", "lane_gap", "alert", "endpoint_state", "tally", "rollup",
 }  # fmt: skip
 Arguments = tuple[object, ...]
 ENDED_OPERATIONS = """
@@ -217,6 +217,8 @@ ENGINE = [
     Case("returns", lambda facts: ([facts.engine.org_id], [facts.task_id]), "dead_letter_pkey"),
     Case("unseen_dead_events", _by_events, "task_of_event"),
     Case("unseen_dead_events", _by_events, "dead_letter_pkey"),
+    *(Case("roll", lambda facts: (2_000, 500, facts.now), index) for index in ("tally_by_seq", "rollup_pkey")),
+    Case("totals", lambda facts: (), "tally_by_seq"),
     *(Case("keep_dead_messages", _kept, index) for index in ("dead_letter_pkey", "attempt_pkey", "task_pkey")),
 ]
 JANITOR = [
@@ -227,6 +229,7 @@ JANITOR = [
     Case("sweep_count", lambda facts: (facts.engine.org_id, [facts.event_id]), "task_of_event"),
     Case("delete_claims", lambda facts: (facts.engine.org_id, facts.now, 1.0, 500)),
     Case("fold_pulse", lambda facts: (facts.engine.org_id, facts.now, 7200.0, 691200.0, 2_000), "pulse_pkey"),
+    Case("forget_rollups", lambda facts: (facts.engine.org_id, facts.now, ["day"], [1.0], 2_000), "rollup_pkey"),
     Case("forget_history", lambda facts: (facts.now, 1.0, 5_000), "endpoint_history_by_age"),
     Case("forget_gaps", lambda facts: (facts.now, 1.0, 5_000), "lane_gap_age"),
     Case("delete_notices", lambda facts: (facts.engine.org_id, facts.now, 1.0, 500), "notice_by_age", sorts=False),
@@ -282,6 +285,14 @@ def _lanes(facts: Facts) -> Arguments:
 
 def _lane_facts(facts: Facts) -> Arguments:
     return facts.engine.org_id, facts.endpoint_id, [facts.endpoint_id, new_id()], 1_001
+
+
+def _over_time(facts: Facts) -> Arguments:
+    return facts.engine.org_id, facts.now, "2 hours", 84, "hour", "endpoint", str(facts.endpoint_id)
+
+
+def _by_key(facts: Facts) -> Arguments:
+    return facts.engine.org_id, facts.now, "1 day", 365, "day", "event_type", 20, True
 
 
 def _by_event(facts: Facts) -> Arguments:
@@ -348,6 +359,8 @@ APP = [
     Case("list_alerts", _alerts(None, "rare", None), "alert_by_rule", sorts=False),
     Case("list_alerts", _alerts("firing", None, None), ("alert_firing", "alert_by_age")),
     Case("firing_now", lambda facts: (facts.engine.org_id,), "alert_firing"),
+    *(Case("analytics_over_time", _over_time, index) for index in ("rollup_pkey", "tally_by_seq")),
+    *(Case("analytics_by_key", _by_key, index) for index in ("rollup_pkey", "tally_by_seq")),
     Case("pulse", lambda facts: (facts.engine.org_id, facts.now, "2 hours", 84), "pulse_pkey"),
     Case(
         "worst_endpoints",
@@ -471,8 +484,9 @@ async def _plan(connection: Any, case: Case, facts: Facts, how: str = "FORMAT JS
     """Every node of the plan that the server makes for a prepared statement under this session's settings."""
     name = f"hot_{next(_numbers)}"
     await connection.execute(f"PREPARE {name} AS {query(case.name)}")
-    arguments = ", ".join(map(_literal, case.arguments(facts)))
-    (explained,) = json.loads(await connection.fetchval(f"EXPLAIN ({how}) EXECUTE {name}({arguments})"))
+    literals = ", ".join(map(_literal, case.arguments(facts)))
+    arguments = f"({literals})" if literals else ""
+    (explained,) = json.loads(await connection.fetchval(f"EXPLAIN ({how}) EXECUTE {name}{arguments}"))
     return list(_nodes(explained["Plan"]))
 
 
