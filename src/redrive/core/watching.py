@@ -49,6 +49,8 @@ def word_of(event: str, facts: Facts) -> str | None:
         if old in (None, "received") and new in ("received", "queued"):
             return "accepted"
         return "delivered" if (old, new) == ("queued", "delivered") else None
+    if event == "event_failed" and facts.get("reason") == "skipped":
+        return None
     return _WORDS.get(event)
 
 
