@@ -16,25 +16,35 @@ import uvicorn
 from redrive.api.context import BrokerTerms
 from redrive.api.server import Api, ApiContext, create_app
 from redrive.api.short_way import with_short_way
-from redrive.app import listening, open_stores, rest_collector, sealer_of
+from redrive.app import listening, open_stores, reported, rest_collector, run_alerts, sealer_of
+from redrive.core import jobs as kinds
 from redrive.core.address import AddressRules
+from redrive.core.jobs import JobRecord
 from redrive.core.ports import Settled
 from redrive.core.relay import MAX_HUB_MESSAGE_BYTES
 from redrive.destinations.relay import RelayDestination
 from redrive.engine.health import HealthBook
+from redrive.engine.herald import Herald
+from redrive.engine.jobs import Jobs
 from redrive.engine.operations import run_operations
+from redrive.engine.roller import run_roller
 from redrive.engine.worker import Worker
+from redrive.observe.process_metrics import WorkerNotes
 from redrive.settings import Settings
 from redrive.store.clock import Clock, DatabaseClock
 from redrive.store.db import Database
 from redrive.store.endpoint_history import Ledger
 from redrive.store.endpoint_states import BreakerStates
 from redrive.store.endpoints import EndpointTermsBook
+from redrive.store.jobs import JobRows
+from redrive.store.notices import Notices
 from redrive.store.operation_steps import OperationSteps
 from redrive.store.orgs import new_id
+from redrive.store.rollups import BATCH_ROWS, Roller
 from redrive.store.tasks import Tasks
 from redrive.version import __version__
 from redrive.web.site import Site
+from redrive.worker_metrics import show_worker
 
 STOP_S = 5
 RELAY_DRAIN_S = 1.5  # for webhooks under way to be acknowledged before their hubs are sent away
@@ -67,16 +77,28 @@ async def run_api(settings: Settings, url: str, stop: asyncio.Event, *, listener
             broker_org=settings.rabbitmq_org if settings.broker_urls else None,
         )
         api = create_app(context, Site(context))
+        api.show_numbers(lambda: relay.connected)
         server = _Server(server_config(api))
         rest_collector()
         serving = asyncio.create_task(server.serve(sockets=[listener]))
         stopped = asyncio.create_task(stop.wait())
-        moving = asyncio.create_task(run_operations(OperationSteps(stores.engine, context.clock)))
+        jobs = Jobs(JobRows(stores.engine, context.clock))
+        operations = OperationSteps(stores.engine, context.clock)
+        herald = Herald(Notices(stores.engine, context.clock), job=jobs.job(kinds.HERALD))
+        beside = [
+            asyncio.create_task(api.metrics.teller.run()),
+            asyncio.create_task(run_operations(operations, job=jobs.job(kinds.OPERATIONS))),
+            asyncio.create_task(run_alerts(settings, stores.engine, jobs)),
+            asyncio.create_task(herald.run()),  # so that people hear that there is no worker
+            asyncio.create_task(run_roller(Roller(stores.engine, context.clock).roll, batch=BATCH_ROWS)),
+        ]
         try:
             async with (
-                open_relay_worker(settings, relay_db, relay, context.clock) as worker,
+                open_relay_worker(settings, relay_db, relay, context.clock, jobs) as worker,
                 listening(settings, url, worker),
+                reported(jobs),
             ):
+                show_worker(worker)
                 relaying = asyncio.create_task(worker.run(stop))
                 try:
                     await asyncio.wait({serving, relaying, stopped}, return_when=asyncio.FIRST_COMPLETED)
@@ -87,12 +109,14 @@ async def run_api(settings: Settings, url: str, stop: asyncio.Event, *, listener
                     server.should_exit = True
                     api.close_streams()
                     await serving
+                    await api.metrics.teller.let_go()
                 finally:
                     stop.set()
                     await relaying
         finally:
-            moving.cancel()
-            await asyncio.gather(moving, return_exceptions=True)
+            for task in beside:
+                task.cancel()
+            await asyncio.gather(*beside, return_exceptions=True)
 
 
 @contextlib.asynccontextmanager
@@ -109,13 +133,16 @@ async def _relay_db(settings: Settings, url: str) -> AsyncIterator[Database]:
 
 @contextlib.asynccontextmanager
 async def open_relay_worker(
-    settings: Settings, engine: Database, relay: RelayDestination, clock: Clock
+    settings: Settings, engine: Database, relay: RelayDestination, clock: Clock, jobs: Jobs | None = None
 ) -> AsyncIterator[Worker]:
     """A worker for relays. How they do is reported beside it, and when it has stopped."""
-    health = HealthBook(Ledger(engine, clock), disable_after_s=settings.disable_after_s)
+    health = HealthBook(
+        Ledger(engine, clock), disable_after_s=settings.disable_after_s, job=jobs.job(kinds.HEALTH) if jobs else None
+    )
     reporting = asyncio.create_task(health.run())
     try:
-        yield relay_worker(settings, engine, relay, clock, on_settled=health.note_settled)
+        release_job = jobs.job(kinds.RELEASER) if jobs else None
+        yield relay_worker(settings, engine, relay, clock, on_settled=health.note_settled, release_job=release_job)
     finally:
         reporting.cancel()
         await asyncio.gather(reporting, return_exceptions=True)
@@ -130,6 +157,7 @@ def relay_worker(
     *,
     dice: Callable[[], float] = random.random,
     on_settled: Callable[[list[Settled]], None] | None = None,
+    release_job: JobRecord | None = None,
 ) -> Worker:
     """Claims what is due for relays, and nothing else."""
     worker = Worker(
@@ -142,6 +170,8 @@ def relay_worker(
         states=BreakerStates(engine, clock),
         rules=settings.breaker_rules(),
         on_settled=on_settled,
+        meter=WorkerNotes(),
+        release_job=release_job,
     )
     relay.on_joined = worker.wake
     return worker

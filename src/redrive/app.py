@@ -2,7 +2,9 @@
 
 prepare_database   migrations, the default org with its presets, the first key
 open_stores        connections for a process
+run_alerts         what looks whether alerts are due, in workers and API
 run_worker         a worker's process, with its janitor and its herald
+reported           the record of the background jobs that a process runs
 open_sweeper       what removes by policy
 listening          wake-ups for a worker
 
@@ -24,6 +26,7 @@ from uuid import UUID
 
 import structlog
 
+from redrive.core import jobs as kinds
 from redrive.core.address import AddressRules
 from redrive.core.permissions import Role
 from redrive.core.ports import Destination, Settled, TaskStore, WorkerCard
@@ -34,16 +37,21 @@ from redrive.destinations.http import HttpDestination
 from redrive.destinations.python import Handler, HandlerDestination
 from redrive.destinations.step_calls import StepCalls
 from redrive.destinations.steps import InnerSteps
+from redrive.engine.alerts import watch_alerts
 from redrive.engine.callbacks import Callbacks
 from redrive.engine.health import HealthBook
 from redrive.engine.heartbeat import Heartbeat
 from redrive.engine.herald import Herald
 from redrive.engine.janitor import Janitor
+from redrive.engine.jobs import Jobs
 from redrive.engine.operations import run_operations
+from redrive.engine.roller import run_roller
 from redrive.engine.statistics import keep_statistics
 from redrive.engine.worker import Worker
+from redrive.observe.process_metrics import WorkerNotes
 from redrive.settings import Settings, SettingsError
 from redrive.store import keys, orgs, sessions
+from redrive.store.alert_rounds import AlertRounds
 from redrive.store.archive import Archive
 from redrive.store.audit import Act
 from redrive.store.clock import Clock, DatabaseClock
@@ -53,12 +61,14 @@ from redrive.store.endpoint_history import Ledger
 from redrive.store.endpoint_states import BreakerStates
 from redrive.store.endpoints import EndpointTermsBook
 from redrive.store.expiry import Expiry
+from redrive.store.jobs import JobRows
 from redrive.store.listen import listen
 from redrive.store.migrate import Migration, migrate, require_known, schema_version
 from redrive.store.notices import Notices
 from redrive.store.operation_steps import OperationSteps
 from redrive.store.orgs import DEFAULT_ORG, new_id
 from redrive.store.retention import Retention
+from redrive.store.rollups import BATCH_ROWS, Roller
 from redrive.store.seal import Sealer
 from redrive.store.statistics import analyse_new
 from redrive.store.step_book import StoredSteps
@@ -66,6 +76,7 @@ from redrive.store.tasks import Tasks
 from redrive.store.workers import Workers
 from redrive.store.workflows import Versions
 from redrive.version import __version__
+from redrive.worker_metrics import serving_worker_metrics
 
 if TYPE_CHECKING:
     from redrive.broker.publisher import Publisher
@@ -177,6 +188,7 @@ async def open_worker(
     store: TaskStore | None = None,
     webhooks: bool = True,
     on_settled: Callable[[list[Settled]], None] | None = None,
+    jobs: Jobs | None = None,
 ) -> AsyncIterator[Worker]:
     """A worker with its destinations, which are closed behind it. Without webhooks it needs no sealing key."""
     destinations: list[Destination] = []
@@ -204,6 +216,8 @@ async def open_worker(
             states=BreakerStates(engine, clock or DatabaseClock()),
             rules=settings.breaker_rules(),
             on_settled=on_settled,
+            meter=WorkerNotes(),
+            release_job=jobs.job(kinds.RELEASER) if jobs else None,
         )
     finally:
         for destination in destinations:
@@ -237,12 +251,15 @@ def _rabbitmq(settings: Settings, engine: Database, sealer: Sealer, publisher: "
     ]
 
 
-async def run_collector(settings: Settings, engine: Database, stop: asyncio.Event) -> None:
+async def run_collector(settings: Settings, engine: Database, jobs: Jobs, stop: asyncio.Event) -> None:
     """Empty the dead-letter queues that the settings name, until `stop`."""
     from redrive.sources.collector import Collector
 
     book = DeadMessagesOf(engine, settings.rabbitmq_org, DatabaseClock())
-    await Collector(settings.broker_urls, settings.rabbitmq_collect, book, refusals=REFUSALS).run(stop)
+    collector = Collector(
+        settings.broker_urls, settings.rabbitmq_collect, book, refusals=REFUSALS, job=jobs.job(kinds.COLLECTOR)
+    )
+    await collector.run(stop)
 
 
 def _step_calls(settings: Settings, engine: Database, sealer: Sealer, steps: StoredSteps) -> StepCalls:
@@ -271,26 +288,37 @@ async def run_worker(
         url, role="redrive_engine", size=ENGINE_CONNECTIONS, name="redrive-worker", pooler=settings.pooler
     )
     try:
-        health = HealthBook(Ledger(engine, DatabaseClock()), disable_after_s=settings.disable_after_s)
+        jobs = Jobs(JobRows(engine, DatabaseClock()))
+        health = HealthBook(
+            Ledger(engine, DatabaseClock()), disable_after_s=settings.disable_after_s, job=jobs.job(kinds.HEALTH)
+        )
         async with (
-            open_worker(settings, engine, handlers=handlers, on_settled=health.note_settled) as worker,
+            open_worker(settings, engine, handlers=handlers, on_settled=health.note_settled, jobs=jobs) as worker,
             listening(settings, url, worker),
+            serving_worker_metrics(settings, engine, worker),
+            reported(jobs),
         ):
-            heartbeat = Heartbeat(Workers(engine, DatabaseClock()), _card(settings, worker))
+            card = _card(settings, worker)
+            heartbeat = _heartbeat(settings, engine, card, jobs)
+            notices = Notices(engine, DatabaseClock())
             beside = [
                 asyncio.create_task(heartbeat.run()),
                 asyncio.create_task(health.run()),
-                asyncio.create_task(_janitor(settings, url).run()),
-                asyncio.create_task(run_operations(OperationSteps(engine, DatabaseClock()))),
-                asyncio.create_task(Herald(Notices(engine, DatabaseClock())).run()),
-                asyncio.create_task(keep_statistics(partial(analyse_new, engine))),
+                asyncio.create_task(_janitor(settings, url, jobs).run()),
+                asyncio.create_task(
+                    run_operations(OperationSteps(engine, DatabaseClock()), job=jobs.job(kinds.OPERATIONS))
+                ),
+                asyncio.create_task(Herald(notices, job=jobs.job(kinds.HERALD)).run()),
+                asyncio.create_task(keep_statistics(partial(analyse_new, engine), job=jobs.job(kinds.STATISTICS))),
+                asyncio.create_task(run_roller(Roller(engine, DatabaseClock()).roll, batch=BATCH_ROWS)),
+                asyncio.create_task(run_alerts(settings, engine, jobs)),
             ]
             collecting: list[asyncio.Task[None]] = []
             if settings.broker_urls and settings.rabbitmq_collect:
-                collecting.append(asyncio.create_task(run_collector(settings, engine, stop)))
+                collecting.append(asyncio.create_task(run_collector(settings, engine, jobs, stop)))
                 beside += collecting
             if on_dead_letter is not None:
-                callbacks = Callbacks(Notices(engine, DatabaseClock()), awaitable(on_dead_letter))
+                callbacks = Callbacks(notices, awaitable(on_dead_letter), job=jobs.job(kinds.CALLBACKS))
                 beside.append(asyncio.create_task(callbacks.run()))
             rest_collector()
             try:
@@ -313,9 +341,38 @@ def _card(settings: Settings, worker: Worker) -> WorkerCard:
     )
 
 
-def _janitor(settings: Settings, url: str) -> Janitor:
+def _heartbeat(settings: Settings, engine: Database, card: WorkerCard, jobs: Jobs) -> Heartbeat:
+    every_s = settings.heartbeat_every_s
+    job = jobs.job(kinds.HEARTBEAT, every_s=every_s)
+    return Heartbeat(Workers(engine, DatabaseClock()), card, every_s=every_s, job=job)
+
+
+async def run_alerts(settings: Settings, engine: Database, jobs: Jobs) -> None:
+    """Look whether alerts are due, or over; of all processes that do, one at a time."""
+    every_s = settings.alerts_every_s
+    rounds = AlertRounds(engine, DatabaseClock(), every_s=every_s)
+    await watch_alerts(rounds, every_s=every_s, job=jobs.job(kinds.ALERTS, every_s=every_s))
+
+
+@asynccontextmanager
+async def reported(jobs: Jobs) -> AsyncIterator[None]:
+    """Say how the jobs of this process go, and at the end that it runs them no more."""
+    reporting = asyncio.create_task(jobs.run())
+    try:
+        yield
+    finally:
+        reporting.cancel()
+        await asyncio.gather(reporting, return_exceptions=True)
+        await jobs.leave()
+
+
+def _janitor(settings: Settings, url: str, jobs: Jobs) -> Janitor:
+    every_s = settings.retention_every_s
     return Janitor(
-        lambda: open_sweeper(settings, url, Act("engine")), every_s=settings.retention_every_s, dice=random.random
+        lambda: open_sweeper(settings, url, Act("engine")),
+        every_s=every_s,
+        dice=random.random,
+        job=jobs.job(kinds.JANITOR, every_s=every_s),
     )
 
 

@@ -12,11 +12,15 @@ from redrive.core.broker import ConsumerSpec
 from redrive.core.delay_queues import UnusablePolicy
 from redrive.core.policy import Policy
 from redrive.core.presets import PresetOverrides, presets
+from redrive.observe.exposition import ProcessNumbers, write
+from redrive.observe.metrics_server import serving_metrics
+from redrive.observe.process_metrics import BUILD, OF_CONSUMERS, ConsumerNotes
 from redrive.settings import Settings
 from redrive.sources.consumer import Consumer
 from redrive.store.db import Database
 from redrive.store.orgs import find_org
 from redrive.store.policies import get_policy, policy_of
+from redrive.version import __version__
 
 
 class NoPolicy(Exception):
@@ -28,7 +32,19 @@ async def run_consumers(
 ) -> None:
     """Consume until `stop`, or until one of them cannot: then all end."""
     consumers = [_consumer(settings, spec, policies) for spec in specs]
-    async with asyncio.TaskGroup() as group:
+    own = ProcessNumbers("consume", OF_CONSUMERS)
+    BUILD.ask(lambda: 1, (__version__,))
+
+    async def why_not_ready() -> str | None:
+        away = [consumer.queue for consumer in consumers if not consumer.is_consuming]
+        return f"Not consuming: {', '.join(away)}." if away else None
+
+    async with (
+        serving_metrics(
+            lambda accept: write([own], accept), why_not_ready, host=settings.metrics_host, port=settings.metrics_port
+        ),
+        asyncio.TaskGroup() as group,
+    ):
         for consumer in consumers:
             group.create_task(consumer.run(stop))
 
@@ -69,7 +85,12 @@ def _consumer(settings: Settings, spec: ConsumerSpec, policies: Mapping[str, Pol
         )
     try:
         return Consumer(
-            spec, policy, settings.broker_urls, service_version=settings.service_version, dice=random.random
+            spec,
+            policy,
+            settings.broker_urls,
+            service_version=settings.service_version,
+            dice=random.random,
+            meter=ConsumerNotes(),
         )
     except UnusablePolicy as problem:
         raise NoPolicy(f'The consumer of "{spec.queue}" cannot use its policy: {problem}.') from problem

@@ -42,6 +42,9 @@ MAX_RETENTION_EVERY_S = 7 * 24 * 3600
 MAX_MIN_TRIES = 100_000
 MAX_BREAKER_WAIT_S = 300
 MAX_DISABLE_AFTER_DAYS = 365
+MIN_EVERY_S = 0.1
+MAX_HEARTBEAT_EVERY_S = 30
+MAX_ALERTS_EVERY_S = 600
 DAY_S = 86_400.0
 MAX_SHOWN_VALUE_CHARS = 100
 MIN_KEY_CHARS = 16
@@ -213,6 +216,19 @@ class Settings(BaseSettings):
         "Networks that deliveries may reach although they are private, separated by commas.",
         'networks in CIDR form without host bits, like "127.0.0.0/8,10.1.0.0/16", or "none"',
     )
+    metrics_host: str = _setting(
+        "127.0.0.1",
+        "Address that workers and consumers serve their metrics on, to whoever reaches it.",
+        "an address or host name",
+        min_length=1,
+    )
+    metrics_port: int | None = _setting(
+        None,
+        "Port that workers and consumers serve /metrics, /healthz and /readyz on; 0 takes a free one, none when unset.",
+        "a whole number from 0 to 65535",
+        ge=0,
+        le=65535,
+    )
     trust_proxy: bool = _setting(
         False,
         "Whether X-Forwarded-For and X-Forwarded-Proto are believed: only behind a proxy that sets them.",
@@ -311,6 +327,20 @@ class Settings(BaseSettings):
         f"a number of days from 0 to {MAX_DISABLE_AFTER_DAYS}",
         ge=0,
         le=MAX_DISABLE_AFTER_DAYS,
+    )
+    heartbeat_every_s: float = _setting(
+        15.0,
+        "Seconds between two signs of life of a worker; the alert `no_worker` should wait for three at least.",
+        f"a number of seconds from {MIN_EVERY_S} to {MAX_HEARTBEAT_EVERY_S}",
+        ge=MIN_EVERY_S,
+        le=MAX_HEARTBEAT_EVERY_S,
+    )
+    alerts_every_s: float = _setting(
+        10.0,
+        "Seconds between two looks whether an alert is due, or over: of all processes together.",
+        f"a number of seconds from {MIN_EVERY_S} to {MAX_ALERTS_EVERY_S}",
+        ge=MIN_EVERY_S,
+        le=MAX_ALERTS_EVERY_S,
     )
     rabbitmq_url: Annotated[SecretStr | None, AfterValidator(_broker_urls)] = _setting(
         None,

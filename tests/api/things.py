@@ -4,7 +4,11 @@ A path with a parameter that is not known here fails loudly: add how to make one
 """
 
 from collections.abc import Awaitable, Callable, Mapping
-from uuid import uuid4
+from uuid import UUID, uuid4
+
+from redrive.core.breaker import BreakerState
+from redrive.store.alert_rounds import AlertRounds
+from redrive.store.endpoint_states import BreakerStates
 
 from .conftest import Api
 from .document import Operation
@@ -109,6 +113,22 @@ async def _hook(api: Api, above: Above) -> str:
     return str(made["hook_url"]).rpartition("/")[2]
 
 
+async def _alert(api: Api, above: Above) -> str:
+    """An incident: a breaker that is open."""
+    endpoint_id = UUID(await _endpoint(api, above))
+    states = BreakerStates(api.context.engine_db, api.context.clock)
+    closed = BreakerState.CLOSED
+    assert await states.open_breaker(api.org_id, endpoint_id, taken_for=closed, wait_s=60, reason="all fail")
+    await AlertRounds(api.context.engine_db, api.context.clock, every_s=0).look()
+    firing = (await api.owner.get("/v1/alerts?rule=endpoint_open&limit=250")).json["data"]
+    return next(str(alert["id"]) for alert in firing if alert["subject"]["id"] == str(endpoint_id))
+
+
+async def _rule(api: Api, above: Above) -> str:
+    """One that only the org "default" has: to all others it is unknown."""
+    return "no_worker"
+
+
 # By the path up to the parameter: the same name may mean different things.
 MAKERS: dict[str, Maker] = {
     "/v1/events/{event_id}": _event,
@@ -119,6 +139,8 @@ MAKERS: dict[str, Maker] = {
     "/v1/dead-letters/{task_id}": _dead_letter,
     "/v1/logs/{log_id}": _entry,
     "/v1/policies/{name}": _policy,
+    "/v1/alerts/{alert_id}": _alert,
+    "/v1/alerts/rules/{rule}": _rule,
     "/v1/operations/{operation_id}": _operation,
     "/v1/workflows/{name}": _workflow,
     "/v1/runs/{run_id}": _run,

@@ -30,7 +30,7 @@ async def test_a_dry_run_tells_and_a_run_removes(world: World, tmp_path: Path) -
     told = await redrive("retention", "run", "--dry-run", "--json", url=world.url)
     assert told.code == 0, told.err
     counts = {"events": 2, "tasks": 1, "attempts": 3, "dead_letters": 0, "payload_bytes": 4, "idempotency_keys": 0}
-    counts |= {"operations": 0, "notices": 0, "runs": 0, "expired": 1}
+    counts |= {"operations": 0, "notices": 0, "runs": 0, "alerts": 0, "expired": 1}
     assert told.object == {"org": "default", "dry_run": True, **counts}
     done = await redrive("retention", "run", "--json", url=world.url, env={"REDRIVE_ARCHIVE_DIR": str(tmp_path)})
     assert done.object == {"org": "default", "dry_run": False, **counts}
@@ -49,7 +49,7 @@ async def test_people_see_a_table_or_that_there_is_nothing(world: World) -> None
     assert "nothing that the policies do not keep" in nothing.err
     await nothing_kept(world)
     told = await redrive("retention", "run", "--dry-run", url=world.url)
-    assert told.out.splitlines()[1].split() == ["default", "2", "1", "3", "0", "4", "0", "0", "0", "0", "1"]
+    assert told.out.splitlines()[1].split() == ["default", "2", "1", "3", "0", "4", "0", "0", "0", "0", "0", "1"]
     assert "dry run" in told.err
     done = await redrive("retention", "run", url=world.url)
     assert done.out == told.out

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from typing import Any
 from uuid import UUID
 
 from structlog.testing import capture_logs
@@ -61,7 +62,7 @@ def settled(outcome: Outcome | None, endpoint_id: UUID | None = HOOK, took_s: fl
     return Settled(Settlement(job, outcome, Released("…"), NO_EXCHANGE, took_s), True, None)
 
 
-def open_book(ledger: Book, seconds: Seconds, **options: float) -> HealthBook:
+def open_book(ledger: Book, seconds: Seconds, **options: Any) -> HealthBook:
     return HealthBook(ledger, disable_after_s=5 * DAY_S, now=seconds, **options)
 
 

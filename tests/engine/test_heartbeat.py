@@ -62,10 +62,12 @@ async def test_a_worker_is_there_from_its_start_until_it_has_drained(live: Engin
             7,
         )
         assert not seen.is_silent
+        await live.until("SELECT count(*) = 7 FROM redrive.job WHERE left_at IS NULL")
     finally:
         stop.set()
         await running
     assert await live.sql.fetchval("SELECT count(*) FROM redrive.worker") == 0
+    assert await live.sql.fetchval("SELECT count(*) FROM redrive.job WHERE left_at IS NULL") == 0
 
 
 async def test_beats_that_fail_end_nothing_and_are_told_once_in_a_row() -> None:

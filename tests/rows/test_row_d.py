@@ -499,8 +499,8 @@ async def test_d8_tries_retries_moves_and_replays_are_counted(
     async def counted() -> list[int]:
         answer = await HttpClient(redrive.host, redrive.port, None).get("/metrics")
         assert (answer.status, answer.headers["content-type"]) == (200, "text/plain; version=0.0.4; charset=utf-8")
-        values = dict(line.split(" ") for line in answer.body.decode().splitlines() if not line.startswith("#"))
-        return [int(values[f"workflow_{name}_total"]) for name in names]
+        values = dict(line.rsplit(" ", 1) for line in answer.body.decode().splitlines() if not line.startswith("#"))
+        return [int(float(values[f"workflow_{name}_total"])) for name in names]
 
     assert await counted() == [0, 0, 0, 0]
     run_id = await begun(redrive, receiver, 503, 422)

@@ -394,6 +394,22 @@ async def test_the_health_of_endpoints_reads_no_more_than_its_bounds(databases: 
         assert node.get("Rows Removed by Filter", 0) == 0, node
 
 
+async def test_the_oldest_due_task_of_all_orgs_is_found_without_reading_those_that_are_not_due(
+    databases: Mapping[str, Facts],
+) -> None:
+    """Stream by stream; only tasks under way are passed over, of which hundreds were left behind here."""
+    facts = databases[FULL]
+    case = Case("oldest_due_everywhere", lambda f: (f.now, 1_000), "task_stream")
+    async with facts.engine.db.transaction() as session:
+        plan = await _plan(session._connection, case, facts, "ANALYZE, FORMAT JSON")
+    _judge(case, plan, full=True)
+    read = [node for node in plan if node.get("Relation Name") == "task"]
+    assert (
+        sum((node["Actual Rows"] + node.get("Rows Removed by Filter", 0)) * node["Actual Loops"] for node in read)
+        < 1_000
+    )
+
+
 @pytest.mark.parametrize("after", [None, UUID(int=2**128 - 1)])
 async def test_deliveries_of_an_endpoint_that_had_all_tasks_are_not_looked_for_among_all(
     databases: Mapping[str, Facts], after: UUID | None

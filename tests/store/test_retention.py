@@ -261,6 +261,7 @@ async def test_a_pass_is_one_entry_in_the_audit_and_an_idle_one_is_none(engine: 
         "operations": 0,
         "notices": 0,
         "runs": 0,
+        "alerts": 0,
     }
 
 

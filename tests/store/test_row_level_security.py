@@ -191,7 +191,15 @@ async def test_functions_that_run_as_somebody_else_have_a_fixed_search_path_and_
         "SELECT proname, proconfig, has_function_privilege('public', oid, 'EXECUTE') AS public FROM pg_proc"
         " WHERE pronamespace = 'redrive'::regnamespace AND prosecdef"
     )
-    assert {row["proname"] for row in rows} == {"accept", "hand_in", "hand_in_run", "workflow_in_force", "analyse_new"}
+    assert {row["proname"] for row in rows} == {
+        "accept",
+        "hand_in",
+        "hand_in_run",
+        "workflow_in_force",
+        "analyse_new",
+        "oldest_transaction",
+        "open_transactions",
+    }
     for row in rows:
         assert row["proconfig"] == ["search_path=redrive, pg_temp"]
         assert not row["public"]

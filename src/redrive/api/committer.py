@@ -5,6 +5,7 @@ through store.events.accept as the engine's role.
 """
 
 import asyncio
+import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ import structlog
 from redrive.api.outage import OUTAGES, is_bad_row, is_full, reason_of
 from redrive.api.problems import unavailable
 from redrive.observe import lines
+from redrive.observe.process_metrics import COMMIT_EVENTS, COMMIT_SECONDS
 from redrive.store.clock import Clock
 from redrive.store.db import Database
 from redrive.store.events import NewEvent, Receipt, accept
@@ -65,6 +67,10 @@ class Committer:
         self._started_at = 0.0
         self._later: asyncio.TimerHandle | None = None
         self._closed = False
+
+    @property
+    def held_events(self) -> int:
+        return self._held_events
 
     @property
     def is_full(self) -> bool:
@@ -161,6 +167,7 @@ class Committer:
         return batch
 
     async def _commit(self, batch: list[_Waiting]) -> None:
+        began = time.monotonic()
         try:
             receipts = await self._receipts([event for waiting in batch for event in waiting.events])
         except asyncio.CancelledError:
@@ -169,6 +176,8 @@ class Committer:
         except Exception as error:  # noqa: BLE001 (handed to every request that waits for this commit)
             self._refuse(batch, error)
             return
+        COMMIT_SECONDS.note(time.monotonic() - began)
+        COMMIT_EVENTS.note(len(receipts))
         start = 0
         for waiting in batch:
             end = start + len(waiting.events)

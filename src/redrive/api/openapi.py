@@ -58,6 +58,7 @@ TAGS = {
     "orgs": "Tenants and their limits.",
     "session": "Who is asking; signing in and out.",
     "audit": "Who did what to which thing, when, from where and why.",
+    "alerts": "What is not as it should be: incidents, the rules behind them, and who is told.",
     "notices": "What people should hear of: dead letters, endpoints that were disabled.",
     "health": "Whether the process lives, and whether it can accept.",
 }

@@ -137,6 +137,12 @@ class NoticesQuery(PageQuery):
     kind: Text | None = None
 
 
+class AlertsQuery(PageQuery):
+    state: Literal["firing", "over"] | None = None
+    rule: Text | None = None
+    since: Moment | None = None
+
+
 class BecauseIn(BaseModel):
     """Why a person does this: kept in the audit."""
 

@@ -26,10 +26,13 @@ from redrive.api.guard import Guard
 from redrive.api.hook_door import HookDoor
 from redrive.api.hub_door import HubDoor, is_hub_path
 from redrive.api.methods import PathMethods
+from redrive.api.metrics_desk import MetricsDesk
 from redrive.api.operation_desk import OperationDesk
 from redrive.api.problems import PROBLEM_TYPE, FieldError, Problem, bad_query, invalid
 from redrive.api.queries import each_once
+from redrive.api.route_classes import RouteClasses
 from redrive.api.routes import (
+    alerts,
     audit,
     broker,
     dead_letters,
@@ -60,6 +63,7 @@ from redrive.api.routes import (
 )
 from redrive.api.status_desk import StatusDesk
 from redrive.api.status_window import StatusWindow
+from redrive.observe.process_metrics import HUBS, INGEST_WAITING, STREAMS, note_request
 
 __all__ = ["ASGIApp", "ApiContext", "Pages", "create_app"]
 
@@ -88,6 +92,7 @@ _ROUTES = (
     orgs,
     session,
     audit,
+    alerts,
     notices,
     stats,
     metrics,
@@ -102,6 +107,10 @@ class Pages(Protocol):
     @property
     def routes(self) -> Sequence[BaseRoute]:
         """None of them stands in the API's description."""
+
+    @property
+    def streams(self) -> int:
+        """Of live numbers, open now."""
 
     async def stray(self, request: Request) -> Response | None:
         """None: whoever asks is no browser, or asks for something of the API's."""
@@ -141,12 +150,14 @@ class Api:
         self.front_door = front_door
         self.desk = desk
         self.routes = routes
+        self.metrics: MetricsDesk = routes.state.metrics
         self._pages = pages
         self._hook_door = hook_door
         self._hub_door = hub_door
         self._guard = guard
         self._status_window = StatusWindow(authenticator, routes.state.status_desk)
         self._methods: PathMethods = routes.state.methods
+        self._classes: RouteClasses = routes.state.route_classes
         self._committer = committer
         self._authenticator = authenticator
 
@@ -167,6 +178,15 @@ class Api:
         if self._pages is not None:
             self._pages.close()
 
+    def show_numbers(self, hubs: Callable[[], float]) -> None:
+        """What metrics tell of this process from now on. `hubs`: how many are connected."""
+        HUBS.ask(hubs)
+        INGEST_WAITING.ask(lambda: self._committer.held_events)
+        STREAMS.ask(lambda: self.desk.streams, ("operations",))
+        if self._pages is not None:
+            pages = self._pages
+            STREAMS.ask(lambda: pages.streams, ("pages",))
+
     async def _live(self, receive: Receive, send: Send) -> None:
         while True:
             message = await receive()
@@ -186,7 +206,7 @@ class Api:
             scope = {**scope, "path": meant.path, "raw_path": meant.path.encode(), "query_string": meant.query}
             scope["state"] = {**scope.get("state", {}), "camel_case": meant.camel_case}
         is_hot = scope["method"] == "POST" and scope["path"] in (EVENTS_PATH, BATCH_PATH)
-        outgoing = _Started(send)
+        outgoing = _Started(send, self._classes.of(scope["path"]))
         try:
             if scope["path"].startswith(HOOKS_PATH):
                 await self._hook_door(scope, headers, receive, outgoing, correlation_id)
@@ -201,26 +221,29 @@ class Api:
         except Disconnected:
             return
         except BodyRefused as problem:
-            await send_problem_and_close(receive, send, problem, correlation_id)
+            await send_problem_and_close(receive, outgoing, problem, correlation_id)
         except Problem as problem:
-            await send_problem(send, problem, correlation_id)
+            await send_problem(outgoing, problem, correlation_id)
         except Exception as error:  # noqa: BLE001 (the last line: it becomes an answer and a line in the log)
             unexpected = problem_of(error, correlation_id)
             if not outgoing.started:
-                await send_problem(send, unexpected, correlation_id)
+                await send_problem(outgoing, unexpected, correlation_id)
 
 
 class _Started:
-    """Remembers whether an answer has begun: then no other can follow."""
+    """Remembers whether an answer has begun: then no other can follow. And counts it."""
 
-    __slots__ = ("_send", "started")
+    __slots__ = ("_route", "_send", "started")
 
-    def __init__(self, send: Send) -> None:
+    def __init__(self, send: Send, route: str) -> None:
         self._send = send
+        self._route = route
         self.started = False
 
     async def __call__(self, message: Any) -> None:
-        self.started = True
+        if not self.started:
+            self.started = True
+            note_request(self._route, message["status"])
         await self._send(message)
 
 
@@ -254,9 +277,12 @@ def _routes(
     app.state.committer = committer
     app.state.status_desk = StatusDesk(context)
     app.state.operations = desk
+    app.state.metrics = MetricsDesk(context)
     app.state.pages = pages
     openapi.describe(app)
     app.state.methods = PathMethods(openapi.methods_of(app))
+    page_paths = [path for route in (pages.routes if pages else ()) if (path := getattr(route, "path", None))]
+    app.state.route_classes = RouteClasses(openapi.methods_of(app), page_paths)
     return app
 
 

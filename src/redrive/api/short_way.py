@@ -17,6 +17,8 @@ from redrive.api.correlation import correlation_id_of
 from redrive.api.failures import problem_of
 from redrive.api.front_door import EVENTS_PATH, FrontDoor, OneEvent, read_headers
 from redrive.api.problems import PROBLEM_TYPE
+from redrive.api.route_classes import EVENTS
+from redrive.observe.process_metrics import note_request
 from redrive.store.events import Receipt
 
 # A larger body, or one that does not follow its head at once, is not what this way is for.
@@ -162,8 +164,10 @@ class _UnderWay:
         extra = [] if self.keep_alive else [(b"connection", b"close")]
         first = self._connection.server_state.default_headers
         if isinstance(answer, bytes):
+            note_request(EVENTS, 202)
             return whole_answer(STATUS_LINE[202], JSON_TYPE, answer, correlation_id, first=first, extra=extra)
         problem = problem_of(answer, correlation_id)
+        note_request(EVENTS, problem.status)
         named = [(name.encode(), value.encode()) for name, value in problem.headers]
         body = problem.body(correlation_id)
         status_line = STATUS_LINE[problem.status]

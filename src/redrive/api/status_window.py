@@ -16,6 +16,7 @@ from redrive.api.auth import Authenticator
 from redrive.api.problems import not_found
 from redrive.api.status_desk import StatusDesk
 from redrive.core.permissions import Action
+from redrive.observe.process_metrics import STATUS_QUERIES
 
 _PATH = re.compile(r"/v1/events/([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})/status")
 
@@ -36,6 +37,7 @@ class StatusWindow:
         # Counted last: a request that goes the long way after all is counted there.
         if caller is None or self._authenticator.meters.wait_s(caller):
             return None
+        STATUS_QUERIES.add()
         row = await self._desk.status(caller, UUID(asked[1]))
         if row is None:
             raise not_found("event")

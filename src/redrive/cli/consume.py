@@ -8,12 +8,13 @@ import uvloop
 
 from redrive.cli.options import command
 from redrive.cli.runner import Refused, Unreachable, run_service
-from redrive.cli.serve import BrokerUrl
+from redrive.cli.serve import BrokerUrl, MetricsPort
 from redrive.cli.worker import load_app
 from redrive.core.broker import ConsumerSpec
 from redrive.core.policy import Policy
 from redrive.engine.supervisor import stop_on_signals
 from redrive.observe.logs import set_up_logs
+from redrive.observe.metrics_server import Refused as MetricsRefused
 from redrive.settings import Settings, load_settings
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ def consume(
         list[str] | None,
         typer.Option("--queue", metavar="NAME", help="Only the consumer of this queue; may be given again."),
     ] = None,
+    metrics_port: MetricsPort = None,
     log_format: Annotated[str | None, typer.Option("--log-format", help="json or console.", show_default=False)] = None,
     log_level: Annotated[
         str | None, typer.Option("--log-level", help="debug, info, warning, error or critical.", show_default=False)
@@ -41,7 +43,9 @@ def consume(
     """Run the consumers that --app registered, until it is stopped. Then it drains. Needs no database."""
 
     async def work() -> bool:
-        settings = load_settings(rabbitmq_url=rabbitmq, log_format=log_format, log_level=log_level)
+        settings = load_settings(
+            rabbitmq_url=rabbitmq, metrics_port=metrics_port, log_format=log_format, log_level=log_level
+        )
         set_up_logs(settings.log_format, settings.log_level, service="redrive-consume")
         if not settings.broker_urls:
             raise Refused("There is no RabbitMQ to consume from: name it with --rabbitmq or REDRIVE_RABBITMQ_URL.")
@@ -56,7 +60,7 @@ def consume(
             raise Refused(f"Consuming needs {needed}: install redrive[rabbitmq].") from missing
         try:
             await run_consumers(settings, chosen, await _policies(settings, registered, chosen), stop)
-        except* (TopologyError, NoPolicy) as problems:
+        except* (TopologyError, NoPolicy, MetricsRefused) as problems:
             raise Refused("\n".join(str(problem) for problem in problems.exceptions)) from None
         return True
 

@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from redrive.cli import (
+    alerts,
     audit,
     broker,
     check,
@@ -73,6 +74,7 @@ for name, noun in (
     ("users", users),
     ("orgs", orgs),
     ("policy", policy),
+    ("alerts", alerts),
     ("workflows", workflows),
     ("runs", runs),
     ("retention", retention),

@@ -17,7 +17,7 @@ app = typer.Typer(no_args_is_help=True, help="Retention: run a pass.")
 
 COLUMNS = (
     *("org", "events", "tasks", "attempts", "dead letters", "payload bytes", "idempotency keys", "operations"),
-    *("notices", "runs", "expired tasks"),
+    *("notices", "runs", "alerts", "expired tasks"),
 )
 
 

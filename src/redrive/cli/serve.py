@@ -5,6 +5,7 @@ Also `redrive api`, hidden: the API's own process.
 
 import asyncio
 import importlib
+import secrets
 import sys
 from collections.abc import Coroutine
 from contextlib import closing
@@ -24,6 +25,7 @@ from redrive.cli.output import emit, say
 from redrive.cli.runner import Refused, Unreachable, run_service
 from redrive.engine.supervisor import Child, PostgresKeeper, Supervisor, stop_on_signals
 from redrive.observe.logs import set_up_logs
+from redrive.observe.metrics_server import CHILDREN_VARIABLE, NAME_VARIABLE, SOCKET_VARIABLE
 from redrive.settings import Settings, load_settings
 from redrive.store.embedded import AlreadyRunning, EmbeddedPostgres
 from redrive.version import __version__
@@ -81,6 +83,15 @@ class ServiceOptions:
     ] = None
 
 
+MetricsPort = Annotated[
+    int | None,
+    typer.Option(
+        "--metrics-port",
+        metavar="PORT",
+        help="Serve /metrics, /healthz and /readyz on this port; 0 takes a free one.",
+        show_default=False,
+    ),
+]
 BrokerUrl = Annotated[
     str | None,
     typer.Option("--rabbitmq", metavar="URL", help="RabbitMQ: amqp://user:password@host/vhost.", show_default=False),
@@ -184,9 +195,15 @@ async def _run_children(
         keeper = PostgresKeeper(postgres, lambda: EmbeddedPostgres.start(settings.data_dir), log=log)
     lender = Lender(listener)
     env = _child_env(settings, url)
+    # Where each worker answers for its numbers, to the API's process: a name that only this `serve` uses.
+    doors = {f"worker-{number}": secrets.token_hex(16) for number in range(1, settings.workers + 1)}
+    named = {CHILDREN_VARIABLE: ",".join(f"{name}={door}" for name, door in doors.items())}
     children = [
-        Child("api", _argv("api"), env | lender.env),
-        *(Child(f"worker-{number}", _argv("worker"), env) for number in range(1, settings.workers + 1)),
+        Child("api", _argv("api"), env | lender.env | named),
+        *(
+            Child(name, _argv("worker"), env | {NAME_VARIABLE: name, SOCKET_VARIABLE: door})
+            for name, door in doors.items()
+        ),
     ]
     lending = asyncio.create_task(lender.lend())
     try:

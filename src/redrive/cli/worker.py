@@ -15,10 +15,11 @@ import uvloop
 from redrive.cli.connect import proven_sealer, reach
 from redrive.cli.options import Place, command
 from redrive.cli.runner import Refused, WrongUsage, run_service
-from redrive.cli.serve import BrokerUrl, ServiceOptions
+from redrive.cli.serve import BrokerUrl, MetricsPort, ServiceOptions
 from redrive.core.workflow import Workflow, WorkflowError
 from redrive.engine.supervisor import stop_on_signals
 from redrive.observe.logs import set_up_logs
+from redrive.observe.metrics_server import Refused as MetricsRefused
 from redrive.settings import Settings, load_settings
 from redrive.store.audit import Act
 from redrive.store.clock import DatabaseClock
@@ -43,6 +44,7 @@ def worker(
     place: Place,
     options: ServiceOptions,
     rabbitmq: BrokerUrl = None,
+    metrics_port: MetricsPort = None,
     app: Annotated[
         str | None,
         typer.Option(
@@ -59,6 +61,7 @@ def worker(
             concurrency=options.concurrency,
             allow_networks=options.allow_networks,
             rabbitmq_url=rabbitmq,
+            metrics_port=metrics_port,
             log_format=options.log_format,
             log_level=options.log_level,
         )
@@ -86,7 +89,10 @@ def worker(
             sealer = await _prove_seal(settings, url)
             if workflows:
                 await _keep_workflows(settings, url, org, workflows, sealer)
-            await run_worker(settings, url, stop, handlers=handlers, on_dead_letter=on_dead_letter)
+            try:
+                await run_worker(settings, url, stop, handlers=handlers, on_dead_letter=on_dead_letter)
+            except MetricsRefused as problem:
+                raise Refused(str(problem)) from problem
         return True
 
     run_service(work, uvloop.run)

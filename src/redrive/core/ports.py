@@ -149,6 +149,7 @@ class Claim(NamedTuple):
     held: int  # due, but not leased: something holds them, or is being changed at this moment
     ends: Mapping[Stream, Floor]  # where it stopped in the streams that may have more
     barred: frozenset[Place] = frozenset()  # to be owned first, or shut by their breaker
+    late_s: Sequence[float] = ()  # of the retries among the jobs: for how long each was due, by the database's clock
 
 
 class Survey(NamedTuple):

@@ -22,6 +22,7 @@ class Swept(NamedTuple):
     operations: int = 0
     notices: int = 0
     runs: int = 0
+    alerts: int = 0
     expired: int = 0
 
     def plus(self, other: "Swept") -> "Swept":
@@ -84,6 +85,10 @@ class Sweeper(Protocol):
 
     async def forget_workers(self) -> None:
         """Those that nothing was heard of for a day."""
+        ...
+
+    async def forget_jobs(self) -> None:
+        """Background jobs that no process has run for a day."""
         ...
 
     async def forget_history(self) -> None:

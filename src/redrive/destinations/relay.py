@@ -129,6 +129,11 @@ class RelayDestination:
             hubs[0].welcome(delivers=True)
         log.info("hub_left", org_id=str(hub.org_id), endpoint_id=str(hub.endpoint_id), hubs=len(hubs))
 
+    @property
+    def connected(self) -> int:
+        """Hubs of all endpoints."""
+        return sum(map(len, self._hubs.values()))
+
     def count(self, endpoint_id: UUID) -> int:
         return len(self._hubs.get(endpoint_id, ()))
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import structlog
 
+from redrive.core.jobs import JobRecord
 from redrive.core.notices import Call, DeadLetterNotice
 from redrive.core.ports import NoticeStore
 from redrive.engine.looking import keep_looking
@@ -38,16 +39,20 @@ class Callbacks:
         *,
         every_s: float = LOOK_EVERY_S,
         timeout_s: float = CALL_TIMEOUT_S,
+        job: JobRecord | None = None,
     ) -> None:
         self._store = store
         self._callback = callback
         self._every_s = every_s
         self._timeout_s = timeout_s
+        self._job = job
         self.given_up = 0
 
     async def run(self) -> None:
         """Until cancelled."""
-        await keep_looking(self.look, batch=BATCH_CALLS, every_s=self._every_s, log=log, failed="callbacks_failed")
+        await keep_looking(
+            self.look, batch=BATCH_CALLS, every_s=self._every_s, log=log, failed="callbacks_failed", job=self._job
+        )
 
     async def look(self) -> int:
         """Make the calls that are due, a batch at most; how many that were."""

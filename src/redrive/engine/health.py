@@ -12,9 +12,11 @@ from uuid import UUID
 import structlog
 
 from redrive.core.breaker import Verdict, delivery_verdict
+from redrive.core.brief import brief
+from redrive.core.jobs import HEALTH, JobRecord
 from redrive.core.outcome import Success
 from redrive.core.ports import HealthLedger, HealthReport, Settled
-from redrive.engine.settler import brief
+from redrive.engine.jobs import unreported
 from redrive.observe.watch import Watched
 
 REPORT_EVERY_S = 10.0
@@ -103,11 +105,13 @@ class HealthBook:
         disable_after_s: float | None,
         every_s: float = REPORT_EVERY_S,
         now: Callable[[], float] = time.monotonic,
+        job: JobRecord | None = None,
     ) -> None:
         self._ledger = ledger
         self._disable_after_s = disable_after_s
         self._every_s = every_s
         self._now = now
+        self._job = job or unreported(HEALTH)
         self._tallies: dict[UUID, _Tally] = {}
         self._judge_at = now()
 
@@ -151,8 +155,9 @@ class HealthBook:
         while True:
             await asyncio.sleep(self._every_s)
             try:
-                await self.report()
-                await self.judge()
+                with self._job.run():
+                    await self.report()
+                    await self.judge()
             except Exception as error:  # noqa: BLE001 - the database may be away: the next report tries again
                 if is_heard:
                     log.warning("health_report_failed", error=brief(error), again_in_s=self._every_s)

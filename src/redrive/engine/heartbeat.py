@@ -8,27 +8,33 @@ import asyncio
 
 import structlog
 
+from redrive.core.brief import brief
+from redrive.core.jobs import HEARTBEAT, JobRecord
 from redrive.core.ports import WorkerBook, WorkerCard
-from redrive.engine.settler import brief
+from redrive.engine.jobs import unreported
 
-HEARTBEAT_S = 15.0
+HEARTBEAT_S = HEARTBEAT.every_s
 LEAVE_WITHIN_S = 2.0  # a shutdown does not wait for a database that is away
 
 log = structlog.get_logger("redrive.heartbeat")
 
 
 class Heartbeat:
-    def __init__(self, book: WorkerBook, card: WorkerCard, *, every_s: float | None = None) -> None:
+    def __init__(
+        self, book: WorkerBook, card: WorkerCard, *, every_s: float | None = None, job: JobRecord | None = None
+    ) -> None:
         self._book = book
         self._card = card
         self._every_s = HEARTBEAT_S if every_s is None else every_s
+        self._job = job or unreported(HEARTBEAT)
 
     async def run(self) -> None:
         """Until cancelled. Of many beats in a row that fail, the first is told."""
         is_heard = True
         while True:
             try:
-                await self._book.beat(self._card)
+                with self._job.run():
+                    await self._book.beat(self._card)
             except Exception as error:  # noqa: BLE001 - the database may be away: the next beat tries again
                 if is_heard:
                     log.warning("heartbeat_failed", error=brief(error), again_in_s=self._every_s)

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 import structlog
 
+from redrive.core.jobs import JobRecord
 from redrive.core.notices import Notice
 from redrive.core.ports import NoticeStore
 from redrive.engine.looking import keep_looking
@@ -19,13 +20,16 @@ log = structlog.get_logger("redrive.herald")
 
 
 class Herald:
-    def __init__(self, store: NoticeStore, *, every_s: float = LOOK_EVERY_S) -> None:
+    def __init__(self, store: NoticeStore, *, every_s: float = LOOK_EVERY_S, job: JobRecord | None = None) -> None:
         self._store = store
         self._every_s = every_s
+        self._job = job
 
     async def run(self) -> None:
         """Until cancelled."""
-        await keep_looking(self.look, batch=BATCH_NOTICES, every_s=self._every_s, log=log, failed="notices_failed")
+        await keep_looking(
+            self.look, batch=BATCH_NOTICES, every_s=self._every_s, log=log, failed="notices_failed", job=self._job
+        )
 
     async def look(self) -> int:
         """Tell what there is, a batch at most; how many that were."""

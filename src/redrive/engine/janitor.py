@@ -14,9 +14,11 @@ from typing import TypeVar
 
 import structlog
 
+from redrive.core.brief import brief
+from redrive.core.jobs import JANITOR, JobRecord
 from redrive.core.ports import Floor
 from redrive.core.sweep import Batch, Expiries, Sweeper, Swept, SweptOrg
-from redrive.engine.settler import brief
+from redrive.engine.jobs import unreported
 from redrive.engine.transitions import tell_expired
 
 FIRST_PASS_S = 60.0  # after the start: what waited meanwhile is more urgent
@@ -49,18 +51,21 @@ class Janitor:
         every_s: float,
         dice: Callable[[], float],
         rest: float = REST,
+        job: JobRecord | None = None,
     ) -> None:
         self._open_sweeper = open_sweeper
         self._every_s = every_s
         self._dice = dice
         self._rest = rest
+        self._job = job or unreported(JANITOR)
 
     async def run(self) -> None:
         """For ever, until it is cancelled: what a batch has not committed by then stays."""
         await asyncio.sleep(FIRST_PASS_S)
         while True:
             try:
-                await self.sweep(rested_s=self._every_s / 2)
+                with self._job.run():
+                    await self.sweep(rested_s=self._every_s / 2)
             except Exception as error:  # noqa: BLE001 - the database or the archive may be away: the next pass tries again
                 log.warning("retention_failed", error=brief(error))
             await asyncio.sleep(self._every_s * (1 + JITTER * (2 * self._dice() - 1)))
@@ -74,6 +79,7 @@ class Janitor:
         failed: list[str] = []
         async with self._open_sweeper() as sweeper:
             await sweeper.forget_workers()
+            await sweeper.forget_jobs()
             await sweeper.forget_history()
             await sweeper.forget_lanes()
             for org in await sweeper.orgs(rested_s):

@@ -8,8 +8,10 @@ import asyncio
 
 import structlog
 
+from redrive.core.brief import brief
+from redrive.core.jobs import OPERATIONS, JobRecord
 from redrive.core.ports import OperationStore
-from redrive.engine.settler import brief
+from redrive.engine.jobs import unreported
 
 FIRST_PAUSE_S = 0.1
 MOST_PAUSE_S = 2.0
@@ -17,12 +19,14 @@ MOST_PAUSE_S = 2.0
 log = structlog.get_logger("redrive.operations")
 
 
-async def run_operations(store: OperationStore) -> None:
+async def run_operations(store: OperationStore, *, job: JobRecord | None = None) -> None:
     """Until cancelled. A step that is broken off is rolled back, and somebody else takes it."""
+    job = job or unreported(OPERATIONS)
     pause_s = FIRST_PAUSE_S
     while True:
         try:
-            step = await store.step()
+            with job.run():
+                step = await store.step()
         except Exception as error:  # noqa: BLE001 - the database may be away, or chose another to win: try again
             log.warning("operation_step_failed", error=brief(error), again_in_s=pause_s)
             await asyncio.sleep(pause_s)

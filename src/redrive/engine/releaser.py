@@ -6,6 +6,7 @@ does the rest. Any number of workers may do it at once: each takes other rows.
 
 import structlog
 
+from redrive.core.jobs import JobRecord
 from redrive.core.ports import TaskStore
 from redrive.engine.looking import keep_looking
 
@@ -16,13 +17,16 @@ log = structlog.get_logger("redrive.releaser")
 
 
 class Releaser:
-    def __init__(self, store: TaskStore, *, every_s: float = LOOK_EVERY_S) -> None:
+    def __init__(self, store: TaskStore, *, every_s: float = LOOK_EVERY_S, job: JobRecord | None = None) -> None:
         self._store = store
         self._every_s = every_s
+        self._job = job
 
     async def run(self) -> None:
         """Until cancelled."""
-        await keep_looking(self._look, batch=RELEASE_BATCH, every_s=self._every_s, log=log, failed="release_failed")
+        await keep_looking(
+            self._look, batch=RELEASE_BATCH, every_s=self._every_s, log=log, failed="release_failed", job=self._job
+        )
 
     async def _look(self) -> int:
         released = await self._store.release_held(RELEASE_BATCH)

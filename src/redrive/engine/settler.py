@@ -5,34 +5,39 @@ waits for it, its slots stay taken, and so the worker stops claiming.
 """
 
 import asyncio
+import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from uuid import UUID
 
 import structlog
 
+from redrive.core.brief import brief
+from redrive.core.meter import WorkerMeter
 from redrive.core.ports import Settled, Settlement, TaskStore
 
 MAX_BATCH = 500
 WRITERS = 2  # one batch is on its way to disk while the next one is made
 RETRY_FIRST_S = 0.1
 RETRY_MOST_S = 2.0
-MAX_ERROR_CHARS = 300
+
+__all__ = ["Settler", "brief"]
 
 log = structlog.get_logger("redrive.settler")
 
 
-def brief(error: BaseException) -> str:
-    """An error for the log: its first line. The lines below may quote rows, and with them what receivers answered."""
-    first = str(error).partition("\n")[0]
-    return f"{type(error).__name__}: {first[:MAX_ERROR_CHARS]}"
-
-
 class Settler:
-    def __init__(self, store: TaskStore, worker_id: UUID, on_settled: Callable[[list[Settled]], None]) -> None:
+    def __init__(
+        self,
+        store: TaskStore,
+        worker_id: UUID,
+        on_settled: Callable[[list[Settled]], None],
+        meter: WorkerMeter | None = None,
+    ) -> None:
         self._store = store
         self._worker_id = worker_id
         self._on_settled = on_settled
+        self._meter = meter
         self._waiting: deque[Settlement] = deque()
         self._filled = asyncio.Event()
         self._writers: list[asyncio.Task[None]] = []
@@ -60,7 +65,11 @@ class Settler:
             batch = self._take()
             if not batch:
                 continue
-            self._on_settled(await self._settle(batch))
+            began = time.monotonic()
+            settled = await self._settle(batch)
+            if self._meter is not None:
+                self._meter.settled(settled, time.monotonic() - began)
+            self._on_settled(settled)
 
     def _take(self) -> list[Settlement]:
         waiting = self._waiting

@@ -14,6 +14,8 @@ import structlog
 
 from redrive.core.breaker import DEFAULT_RULES, BreakerRules
 from redrive.core.decide import RetryIn
+from redrive.core.jobs import JobRecord
+from redrive.core.meter import WorkerMeter
 from redrive.core.outcome import Failure, Success
 from redrive.core.policy import Policy
 from redrive.core.ports import (
@@ -67,6 +69,8 @@ class Worker:
         states: EndpointStates | None = None,
         rules: BreakerRules = DEFAULT_RULES,
         on_settled: Callable[[list[Settled]], None] | None = None,
+        meter: WorkerMeter | None = None,
+        release_job: JobRecord | None = None,
     ) -> None:
         self.worker_id = worker_id
         self._store = store
@@ -78,6 +82,8 @@ class Worker:
         self._poll_s = poll_s
         self._policies: dict[UUID, Policy] = {}
         self._on_settled = on_settled
+        self._meter = meter
+        self._reaches_store = False
         self._agenda = Agenda(rules, can_reach=self._can_reach)
         self._breakers = Breakers(states, self._agenda, rules, dice=dice, begin=self._follow_up) if states else None
         self._lookout = Lookout(store, self._agenda, self.queues, worker_id, self._breakers)
@@ -87,14 +93,33 @@ class Worker:
         self._trying = 0  # deliveries in flight
         self._unsettled = 0  # those, and results on their way to the database
         self._tries = Tries(self._by_queue, self._settle, margin_s=margin_s, dice=dice)
-        self._settler = Settler(store, worker_id, self._note_settled)
-        self._releaser = Releaser(store)
+        self._settler = Settler(store, worker_id, self._note_settled, meter)
+        self._releaser = Releaser(store, job=release_job)
         self._followups: set[asyncio.Task[None]] = set()
 
     @property
     def queues(self) -> tuple[str, ...]:
         """What it can carry out."""
         return tuple(sorted(self._by_queue))
+
+    @property
+    def concurrency(self) -> int:
+        return self._concurrency
+
+    @property
+    def in_flight(self) -> int:
+        """Tries under way."""
+        return self._trying
+
+    @property
+    def unsettled(self) -> int:
+        """Those, and results on their way to the database: all that it holds a lease of."""
+        return self._unsettled
+
+    @property
+    def reaches_store(self) -> bool:
+        """Whether it found its work, or that there is none, when it looked last."""
+        return self._reaches_store
 
     # -- running ---------------------------------------------------------------------------------------------------
 
@@ -165,9 +190,13 @@ class Worker:
             try:
                 await self._lookout.look()
                 claim = await self._claim(min(free, MAX_CLAIM), hurry=hurry)
+                self._reaches_store = True
                 hurry = claim is None and not await self._rest()
                 pause_s = 0.1
             except Exception as error:  # noqa: BLE001 - the database may be away: wait for it, never die of it
+                self._reaches_store = False
+                if self._meter is not None:
+                    self._meter.claim_failed()
                 log.warning("claim_failed", error=brief(error), again_in_s=pause_s)
                 await asyncio.sleep(pause_s)
                 pause_s = min(pause_s * 2, 2.0)
@@ -227,7 +256,10 @@ class Worker:
         if not asks:
             return None
         claim = await self._store.claim(asks, limit=limit, worker_id=self.worker_id, margin_s=self._margin_s)
-        self._agenda.note_claim(asks, claim, time.monotonic())
+        now = time.monotonic()
+        self._agenda.note_claim(asks, claim, now)
+        if self._meter is not None:
+            self._meter.claimed(claim, now - asked_at)
         self._trying += len(claim.jobs)
         self._unsettled += len(claim.jobs)
         if claim.jobs:

@@ -13,6 +13,7 @@ import msgspec
 import structlog
 
 from redrive.observe import watch
+from redrive.observe.process_metrics import LOG_LINES
 
 log = structlog.get_logger("redrive.lines")
 
@@ -57,5 +58,7 @@ def say_all(event: str, lines: Iterable[dict[str, object]]) -> None:
         return
     now = datetime.now(UTC).isoformat().replace("+00:00", "Z")
     shared = {"event": event, "service": _sink.service, "level": "info", "@timestamp": now}
-    _sink.file.write(_encoder.encode_lines([line | shared for line in lines]))
+    told = [line | shared for line in lines]
+    LOG_LINES.add(("info",), len(told))
+    _sink.file.write(_encoder.encode_lines(told))
     _sink.file.flush()

@@ -9,6 +9,7 @@ import msgspec
 import structlog
 
 from redrive.observe import lines
+from redrive.observe.process_metrics import LEVELS, LOG_LINES
 
 _encoder = msgspec.json.Encoder(enc_hook=repr)
 
@@ -19,6 +20,7 @@ def set_up_logs(log_format: Literal["json", "console"], level: str, *, service: 
     shared: list[structlog.typing.Processor] = [
         structlog.contextvars.merge_contextvars,
         structlog.processors.add_log_level,
+        _count,
         structlog.processors.TimeStamper(fmt="iso", utc=True, key="@timestamp"),
         structlog.processors.format_exc_info,
     ]
@@ -42,6 +44,12 @@ def set_up_logs(log_format: Literal["json", "console"], level: str, *, service: 
     finish = structlog.stdlib.ProcessorFormatter.remove_processors_meta
     handler.setFormatter(structlog.stdlib.ProcessorFormatter(processors=[finish, renderer], foreign_pre_chain=shared))
     logging.basicConfig(handlers=[handler], level=max(severity, logging.WARNING), force=True)
+
+
+def _count(_logger: Any, _method: str, facts: structlog.typing.EventDict) -> structlog.typing.EventDict:
+    level = facts.get("level")
+    LOG_LINES.add((level if level in LEVELS else "info",))
+    return facts
 
 
 def _line(facts: Any, **_: object) -> bytes:

@@ -16,6 +16,7 @@ from aiormq.exceptions import ChannelNotFoundEntity
 from redrive.broker.link import LOST, Patience, close, said, scratch
 from redrive.core.broker import DEAD_SUFFIX, DeadMessage, DeadMessageBook, QueueState
 from redrive.core.broker_route import is_short
+from redrive.core.jobs import JobRecord
 from redrive.sources.reading import read_dead_message
 from redrive.sources.staying import end, first_of, stay_connected, watch
 
@@ -63,12 +64,14 @@ class Collector:
         *,
         refusals: tuple[type[Exception], ...],
         note_every_s: float = NOTE_EVERY_S,
+        job: JobRecord | None = None,
     ) -> None:
         self._urls = urls
         self._queues = queues
         self._book = book
         self._refusals = refusals
         self._note_every_s = note_every_s
+        self._job = job
         self._connection: AbstractConnection | None = None
         self._counts = {queue: _Count() for queue in queues}
         self._origins: dict[str, None] = {
@@ -202,6 +205,7 @@ class Collector:
         while True:
             await asyncio.sleep(self._note_every_s)
             states = await self._states()
+            self._note_job(states)
             try:
                 await self._book.note(states)
             except Exception as problem:  # noqa: BLE001 - it is said again soon
@@ -211,6 +215,17 @@ class Collector:
                 if state.is_source:
                     self._counts[state.queue].collected -= state.collected
                     self._counts[state.queue].duplicates -= state.duplicates
+
+    def _note_job(self, states: Sequence[QueueState]) -> None:
+        """It goes well where every queue is consumed."""
+        if self._job is None:
+            return
+        self._job.begin()
+        problems = [f"{state.queue}: {state.problem}" for state in states if state.is_source and state.problem]
+        if problems:
+            self._job.fail(problems[0])
+        else:
+            self._job.succeed()
 
     async def _sizes(self) -> dict[str, tuple[int | None, int | None]]:
         connection = self._connection

@@ -24,6 +24,7 @@ from redrive.broker.wire import FarTime
 from redrive.core.broker import ConsumerSpec
 from redrive.core.decide import AwaitPerson, Decision, Die, Reason, RetryIn, Succeed, decide
 from redrive.core.delay_queues import rungs
+from redrive.core.meter import ConsumerMeter
 from redrive.core.outcome import Category, Failure, Success
 from redrive.core.policy import Policy
 from redrive.destinations.handler_calls import call_handler
@@ -52,11 +53,15 @@ class Consumer:
         service_version: str,
         dice: Callable[[], float],
         now: Callable[[], float] = time.time,
+        meter: ConsumerMeter | None = None,
     ) -> None:
         self._spec = spec
         self._policy = policy
         self._urls = urls
         self._dice = dice
+        self._meter = meter
+        self.queue = spec.queue
+        self.is_consuming = False
         self._now = now
         self._delay_queues = [rung.queue for rung in rungs(spec.queue, policy)]
         self._publisher = Publisher(urls, name=f"redrive publisher of {spec.queue}")
@@ -82,6 +87,7 @@ class Consumer:
         queue, cancelled = self._spec.queue, asyncio.Event()
         channel, consumer_tag = await unless(stop, self._subscribe(connection, cancelled))
         began()
+        self.is_consuming = True
         self._log.info("consumer_started", prefetch=self._spec.prefetch, concurrency=self._spec.concurrency)
         ends = {
             asyncio.ensure_future(stop.wait()): "it is to stop",
@@ -96,6 +102,7 @@ class Consumer:
             assert over is not None
             return ends[over]
         finally:
+            self.is_consuming = False
             self._forget_waiting()
 
     async def _subscribe(self, connection: AbstractConnection, cancelled: asyncio.Event) -> tuple[AbstractChannel, str]:
@@ -152,6 +159,7 @@ class Consumer:
             text = f"It was given out {delivery.losses} times, and each time its consumer was gone before it answered."
             lost = Failure(Category.UNKNOWN, text, possible_duplicate=True)
             await self._onward.bury(delivery, None, lost, Reason.EXHAUSTED, self._now())
+            self._note_death(Reason.EXHAUSTED, Category.UNKNOWN)
         elif delivery.redelivered and not delivery.is_counted:
             await self._onward.count_loss(delivery)
         else:
@@ -159,18 +167,29 @@ class Consumer:
 
     async def _try(self, delivery: Delivery) -> None:
         began_s = self._now()
+        began = time.monotonic()
         payload, outcome = await self._outcome(delivery)
+        took_s = time.monotonic() - began
         match self._decide(delivery, outcome, began_s):
             case Succeed():
                 await self._onward.acknowledge(delivery)
+                if self._meter is not None:
+                    self._meter.succeeded(self.queue, took_s)
             case RetryIn(delay=delay):
                 assert isinstance(outcome, Failure)
                 await self._onward.put_off(delivery, outcome, delay, began_s)
+                if self._meter is not None:
+                    self._meter.retried(self.queue, outcome.category.value, took_s)
             case Die(reason=reason):
                 assert isinstance(outcome, Failure)
                 await self._onward.bury(delivery, payload, outcome, reason, began_s)
+                self._note_death(reason, outcome.category)
             case AwaitPerson():
                 raise AssertionError("a policy that waits for a person has no delay queues")
+
+    def _note_death(self, reason: Reason, category: Category) -> None:
+        if self._meter is not None:
+            self._meter.died(self.queue, reason.value, category.value)
 
     def _decide(self, delivery: Delivery, outcome: Success | Failure, began_s: float) -> Decision:
         failures = delivery.retries + 1

@@ -8,6 +8,7 @@ they are said in each of them.
 
 import asyncio
 import contextlib
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import cache
@@ -18,6 +19,7 @@ from uuid import UUID
 import asyncpg
 
 from redrive.core.permissions import Role
+from redrive.observe.process_metrics import DATABASE_WAIT_SECONDS, DATABASE_WAITS
 
 Record = asyncpg.Record
 Connection: TypeAlias = "asyncpg.Connection[Record]"
@@ -177,7 +179,11 @@ class Database:
         """A connection. After use it is kept here: asyncpg's pool makes a task and three turns of the loop of taking
         it back, before the caller gets its rows. Only where something went wrong the pool looks after it.
         """
-        async with self._turns:
+        if self._turns.locked():
+            await self._wait_for_turn()
+        else:
+            await self._turns.acquire()
+        try:
             connection = await self._take()
             try:
                 yield connection
@@ -185,6 +191,15 @@ class Database:
                 await self._pool.release(connection)
                 raise
             self._kept.append(connection)
+        finally:
+            self._turns.release()
+
+    async def _wait_for_turn(self) -> None:
+        """All connections are lent."""
+        began = time.monotonic()
+        await self._turns.acquire()
+        DATABASE_WAITS.add((self.role,))
+        DATABASE_WAIT_SECONDS.add((self.role,), time.monotonic() - began)
 
     async def _take(self) -> Any:
         while self._kept:

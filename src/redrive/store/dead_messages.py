@@ -201,11 +201,6 @@ async def has_queues(session: Session) -> bool:
     return row is not None and bool(row["has_queues"])
 
 
-async def queues_everywhere(engine: Database) -> list[Record]:
-    """Of all orgs, for metrics."""
-    return await engine.fetch("queues_everywhere", MAX_QUEUES)
-
-
 def _event_id(org_id: UUID, message: DeadMessage) -> UUID:
     """The same for the same message, so that the primary key itself refuses a second one (UUID version 8)."""
     if message.message_id is None:

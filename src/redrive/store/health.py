@@ -1,4 +1,6 @@
-"""Whether the database answers and takes writes. Asked by the API's /readyz."""
+"""Whether the database answers and takes writes. Asked by the API's /readyz and by that of workers."""
+
+import asyncpg
 
 from redrive.store.db import Database
 
@@ -6,3 +8,11 @@ from redrive.store.db import Database
 async def is_writable(db: Database) -> bool:
     row = await db.fetchrow("is_writable")
     return bool(row and row["is_writable"])
+
+
+async def why_not_writable(db: Database) -> str | None:
+    """For a person to read; None: it is."""
+    try:
+        return None if await is_writable(db) else "The database takes no writes."
+    except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError) as problem:
+        return f"The database does not answer ({type(problem).__name__})."

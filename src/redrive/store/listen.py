@@ -13,6 +13,7 @@ import asyncpg
 import structlog
 
 from redrive.core.watching import TAIL_PREFIX, WATCH_CHANNEL
+from redrive.observe.process_metrics import LISTENING
 from redrive.observe.watch import FLUSH_S, gallery
 from redrive.store.db import Connection, query
 
@@ -27,9 +28,11 @@ log = structlog.get_logger("redrive.listen")
 async def listen(url: str, wake: Callable[[str], None]) -> None:
     """Call `wake` with what every notification says, until cancelled."""
     pause_s = RECONNECT_FIRST_S
+    link = _Link()
+    LISTENING.ask(link.is_up)
     while True:
         try:
-            await _listen_once(url, wake)
+            await _listen_once(url, wake, link)
         except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError) as error:
             log.warning("listen_lost", error=f"{type(error).__name__}: {error}", again_in_s=pause_s)
             await asyncio.sleep(pause_s)
@@ -38,7 +41,17 @@ async def listen(url: str, wake: Callable[[str], None]) -> None:
             pause_s = RECONNECT_FIRST_S
 
 
-async def _listen_once(url: str, wake: Callable[[str], None]) -> None:
+class _Link:
+    """Whether wake-ups come in, as metrics tell it."""
+
+    def __init__(self) -> None:
+        self.up = False
+
+    def is_up(self) -> float:
+        return float(self.up)
+
+
+async def _listen_once(url: str, wake: Callable[[str], None], link: _Link) -> None:
     """Listen until the connection ends."""
     connection = await asyncpg.connect(url, timeout=10, server_settings={"application_name": "redrive-listen"})
     stirred = asyncio.Event()
@@ -51,6 +64,7 @@ async def _listen_once(url: str, wake: Callable[[str], None]) -> None:
     try:
         await connection.add_listener(CHANNEL, lambda *given: wake(str(given[-1])))
         await connection.add_listener(WATCH_CHANNEL, watched)
+        link.up = True
         wake("")  # what was missed while nobody listened
         while not connection.is_closed():
             await _stirred(stirred, FLUSH_S if gallery.is_open else PROBE_EVERY_S)
@@ -61,6 +75,7 @@ async def _listen_once(url: str, wake: Callable[[str], None]) -> None:
             stirred.clear()
         log.warning("listen_ended")
     finally:
+        link.up = False
         connection.terminate()
 
 

@@ -30,10 +30,12 @@ PULSE_SHOWN_S = 8 * 86_400.0
 BATCH_MINUTES = 2_000
 BATCH_COUNTS = 2_000  # of causes in shards
 WORKER_TTL_S = 86_400.0
+JOB_TTL_S = 86_400.0
 BATCH_HISTORY = 5_000
 BATCH_LANES = 5_000
 GAP_TTL_S = 365 * 86_400.0  # of deaths that no delivery of their lane has told of
 NOTICE_TTL_S = 30 * 86_400.0  # of those that were told
+ALERT_TTL_S = 90 * 86_400.0  # from their end
 
 _START = Floor(datetime(1970, 1, 1, tzinfo=UTC), UUID(int=0))
 
@@ -64,6 +66,10 @@ class Retention:
     async def forget_workers(self) -> None:
         if not self._dry_run:
             await self._db.execute("forget_workers", self._clock.now(), WORKER_TTL_S)
+
+    async def forget_jobs(self) -> None:
+        if not self._dry_run:
+            await self._db.execute("forget_jobs", self._clock.now(), JOB_TTL_S)
 
     async def forget_history(self) -> None:
         await self._forget("forget_history", BATCH_HISTORY, self._clock.now(), HISTORY_TTL.total_seconds())
@@ -102,8 +108,9 @@ class Retention:
             has_more = swept.idempotency_keys == BATCH_EVENTS and not self._dry_run
             operations, is_last = await self._remove_operations(session, org, is_first=place is None)
             notices = await self._remove_notices(session, org, is_first=place is None)
-            swept = swept.plus(Swept(operations=operations, notices=notices))
-            is_last = is_last and (notices < BATCH_EVENTS or self._dry_run)
+            alerts = await self._remove_alerts(session, org, is_first=place is None)
+            swept = swept.plus(Swept(operations=operations, notices=notices, alerts=alerts))
+            is_last = is_last and (max(notices, alerts) < BATCH_EVENTS or self._dry_run)
             has_more = await self._fold_pulse(session, org) or has_counts or has_more or not is_last
             runs = await self._remove_runs(session, org, is_first=place is None)
             swept = swept.plus(runs)
@@ -154,6 +161,14 @@ class Retention:
             row = await session.fetchrow("delete_notices", *terms, BATCH_EVENTS)
         else:
             row = await session.fetchrow("count_old_notices", *terms) if is_first else None
+        return row["n"] if row else 0
+
+    async def _remove_alerts(self, session: Session, org: SweptOrg, *, is_first: bool) -> int:
+        terms = (org.org_id, org.now, ALERT_TTL_S)
+        if not self._dry_run:
+            row = await session.fetchrow("delete_alerts", *terms, BATCH_EVENTS)
+        else:
+            row = await session.fetchrow("count_old_alerts", *terms) if is_first else None
         return row["n"] if row else 0
 
     async def _remove_runs(self, session: Session, org: SweptOrg, *, is_first: bool) -> Swept:

@@ -101,6 +101,9 @@ class Tasks:
                 if is_full or taken[number] >= ask.most
             },
             barred=frozenset(asks[row["number"] - 1].stream.place for row in rows if row["state"] == "barred"),
+            late_s=[
+                (row["now"] - row["due_at"]).total_seconds() for row in rows if row["attempts"] and not row["lost"]
+            ],
         )
 
     async def own(self, places: Sequence[Place], worker_id: UUID, for_s: float) -> list[Owned]:

@@ -74,6 +74,10 @@ class Site:
             self.routes.extend(page.router.routes)
         self._warm()
 
+    @property
+    def streams(self) -> int:
+        return self.live.streams
+
     async def stray(self, request: Request) -> Response | None:
         path = request.url.path
         if path.startswith(_MACHINES) or "text/html" not in request.headers.get("accept", ""):

@@ -18,6 +18,7 @@ from redrive.api.schemas.events import Event, EventDetail, EventStatus
 from redrive.api.schemas.inbox import EventStanding
 from redrive.api.status_desk import StatusDesk
 from redrive.core.permissions import Action
+from redrive.observe.process_metrics import STATUS_QUERIES
 from redrive.store import events, inbox, removal
 from redrive.store.retry_queue import Refusal
 
@@ -59,6 +60,7 @@ async def get_event(event_id: str, caller: Reader, context: Context) -> Response
 @router.get("/{event_id}/status", responses=shows(EventStatus), dependencies=[Depends(no_query)])
 async def get_event_status(event_id: str, request: Request, caller: Reader) -> Response:
     """Where an event stands; never its payload."""
+    STATUS_QUERIES.add()
     desk: StatusDesk = request.app.state.status_desk
     row = await desk.status(caller, id_in_path(event_id, "event"))
     if row is None:

@@ -1,4 +1,4 @@
-"""The installation's numbers for Prometheus. From the machine itself without a key, from elsewhere with one."""
+"""Numbers for Prometheus. From the machine itself without a key, from elsewhere with one."""
 
 from ipaddress import ip_address
 
@@ -6,11 +6,8 @@ from fastapi import APIRouter, Depends, Request, Response
 
 from redrive.api.auth import Authenticator
 from redrive.api.browser import FORWARDED
-from redrive.api.context import Context
+from redrive.api.metrics_desk import MetricsDesk
 from redrive.api.queries import no_query
-from redrive.observe.metrics import CONTENT_TYPE, COUNTERS, QUEUE_METRICS, exposition
-from redrive.store.counters import totals
-from redrive.store.dead_messages import queues_everywhere
 
 router = APIRouter(tags=["health"], dependencies=[Depends(no_query)])
 
@@ -20,15 +17,16 @@ router = APIRouter(tags=["health"], dependencies=[Depends(no_query)])
     response_class=Response,
     responses={200: {"description": "Prometheus' text format", "content": {"text/plain": {}}}},
 )
-async def metrics(request: Request, context: Context) -> Response:
-    """Totals of the installation, in Prometheus' text format. Without a key only from the machine itself."""
+async def metrics(request: Request) -> Response:
+    """Numbers of this process and its workers and, of one server at a time, of the installation. In Prometheus' text
+    format, or as OpenMetrics where that is accepted. Without a key only from the machine itself.
+    """
     if not _is_from_here(request):
         authenticator: Authenticator = request.app.state.authenticator
         await authenticator.admit(dict(request.scope["headers"]), request.method)
-    counts = await totals(context.engine_db, [counter.kept_as for counter in COUNTERS])
-    queues = await queues_everywhere(context.engine_db)
-    told = [(row["queue"], {metric.told_as: row[metric.told_as] for metric in QUEUE_METRICS}) for row in queues]
-    return Response(exposition(counts, told), media_type=CONTENT_TYPE)
+    desk: MetricsDesk = request.app.state.metrics
+    text, content_type = await desk.text(request.headers.get("accept", ""))
+    return Response(text, media_type=None, headers={"content-type": content_type})
 
 
 def _is_from_here(request: Request) -> bool:

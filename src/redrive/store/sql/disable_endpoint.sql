@@ -3,7 +3,7 @@
 -- that is not why). What a person or a success has changed since is left alone. The URL is asked of the row itself: where an edit
 -- is being committed at this moment, it is asked again.
 WITH disabled AS (
-  UPDATE redrive.endpoint e SET disabled_at = coalesce($1::timestamptz, clock_timestamp()), disabled_reason = $4,
+  UPDATE redrive.endpoint e SET disabled_at = coalesce($1::timestamptz, clock_timestamp()), disabled_reason = $4, disabled_by_engine = true,
          updated_at = coalesce($1::timestamptz, clock_timestamp())
    WHERE e.org_id = $2 AND e.id = $3 AND e.disabled_at IS NULL AND e.deleted_at IS NULL AND e.url IS NOT DISTINCT FROM $5::text
      AND ($6::timestamptz IS NULL OR EXISTS (

@@ -19,7 +19,10 @@ told AS (
   INSERT INTO redrive.audit (org_id, id, at, actor, action, subject_kind, subject_id, because, before, after)
   SELECT org_id, redrive.uuid7(), breaker_since, 'engine', 'endpoint.breaker_open', 'endpoint', endpoint_id, $6,
          jsonb_build_object('breaker', $4::text), jsonb_build_object('breaker', 'open')
-    FROM opened WHERE $4 <> 'probing')
+    FROM opened WHERE $4 <> 'probing'),
+tallied AS (
+  INSERT INTO redrive.tally (org_id, minute, endpoint_id, breakers)
+  SELECT org_id, date_bin('1 minute', breaker_since, 'epoch'), endpoint_id, 1 FROM opened WHERE $4 <> 'probing')
 SELECT o.opens, CASE WHEN $4 <> 'probing' THEN redrive.note(
          o.org_id, 'endpoint.breaker_opened', 'warning', 'endpoint', o.endpoint_id,
          format('The breaker of endpoint "%s" opened: %s Its deliveries wait, and none is lost. One of them is tried from time to time; when it comes through, they go on.',

@@ -7,6 +7,7 @@ UPDATE redrive.endpoint SET
        resumed_at = CASE WHEN disabled_at IS NOT NULL AND NOT $15::bool THEN clock_timestamp() ELSE resumed_at END,
        max_block_s = $16, on_block = $17,
        disabled_reason = CASE WHEN NOT $15::bool THEN NULL WHEN disabled_at IS NULL THEN $18 ELSE disabled_reason END,
+       disabled_by_engine = disabled_by_engine AND $15::bool,
        verify_scheme = $19, verify_sealed = $20, exchange = $21, routing_key = $22, updated_at = clock_timestamp()
  WHERE org_id = $1 AND id = $2 AND deleted_at IS NULL
 RETURNING *;

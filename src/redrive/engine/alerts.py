@@ -1,0 +1,29 @@
+"""Looks every few seconds whether an alert is due, or over. Run beside each worker and in the API's process.
+
+Meets the store through core.alerts. Of all processes one looks at a time, so that none is needed: where there is no
+worker, the API's process notices.
+"""
+
+import structlog
+
+from redrive.core.alerts import AlertWatch
+from redrive.core.jobs import JobRecord
+from redrive.engine.looking import keep_looking
+
+LOOKS_PER_ROUND = 3  # of each process: so that a round is late by a third at most when whoever made them has died
+
+log = structlog.get_logger("redrive.alerts")
+
+
+async def watch_alerts(watch: AlertWatch, *, every_s: float, job: JobRecord | None = None) -> None:
+    """Until cancelled. `every_s`: how often all processes together look."""
+
+    async def look() -> int:
+        changed = await watch.look()
+        if changed:
+            log.info("alerts_changed", incidents=changed)
+        return 0  # there is never more at once
+
+    await keep_looking(
+        look, batch=1, every_s=every_s / LOOKS_PER_ROUND, log=log, failed="alerts_not_looked_at", job=job
+    )

@@ -1,0 +1,236 @@
+"""Looks at all rules of all orgs, opens and ends incidents, and writes the notices that tell of them. As the engine.
+
+A round is begun by one process at a time, and taken up by another where that one dies: each page of orgs is one
+transaction, in which an incident changes together with its notice, so that what was done is told and what was not will
+be. Called by engine.alerts through core.alerts' port AlertWatch.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import Any, NamedTuple
+from uuid import UUID
+
+import msgspec
+
+from redrive.core import alert_sights
+from redrive.core.alert_sights import AllTerms
+from redrive.core.alert_words import fired_text, fired_together, over_text, over_together
+from redrive.core.alerts import RULES, End, Firing, Open, Rule, Scope, Sight, Subject, judge
+from redrive.store import alert_readings
+from redrive.store.clock import Clock
+from redrive.store.db import Database, Record, Session
+from redrive.store.orgs import DEFAULT_ORG, new_id
+
+PAGE_ORGS = 200
+MAX_TOLD_ALONE = 10  # incidents of a rule that begin, or end, in one round of an org; those beyond share a notice
+NOBODY_LOOKED_S = 60.0  # after so long without a round, silence counts from the next one on
+MAX_FACTS_TOLD = 100  # incidents named in a notice that tells of many
+
+_FIRST = UUID(int=0)
+_ENDPOINT_RULES = frozenset(rule.name for rule in RULES.values() if rule.scope is Scope.ENDPOINT)
+
+
+class RoundFailed(Exception):
+    """Some orgs could not be looked at; the others were."""
+
+
+class Notice(NamedTuple):
+    """A row of redrive.notice to be."""
+
+    org_id: UUID
+    id: UUID
+    kind: str
+    severity: str
+    subject_id: UUID | None  # the incident; None: it tells of several
+    text: str
+    facts: str
+
+
+class _Incident(NamedTuple):
+    """A change, with what is written of it."""
+
+    id: UUID
+    text: str
+    notice_id: UUID
+    change: Open | End
+
+
+class AlertRounds:
+    """core.alerts.AlertWatch on PostgreSQL. `every_s`: how often all processes together look."""
+
+    def __init__(self, engine: Database, clock: Clock, *, every_s: float) -> None:
+        self._db = engine
+        self._clock = clock
+        self._every_s = every_s
+
+    async def look(self) -> int:
+        """A round, unless somebody else had one just now. How many incidents began or ended."""
+        begun = await self._db.fetchrow("begin_alert_round", self._clock.now(), self._every_s, NOBODY_LOOKED_S)
+        if begun is None:
+            return 0
+        due = await alert_readings.due(self._db, begun["now"])
+        changed, problem, after = 0, None, _FIRST
+        while True:
+            page = await self._db.fetch("alert_orgs", after, PAGE_ORGS)
+            if not page:
+                break
+            after = page[-1]["org_id"]
+            try:
+                changed += await self._look_at(page, due, begun["watched_s"])
+            except (ValueError, LookupError) as error:  # of what one org has: the others are looked at all the same
+                problem = error
+        if problem is not None:
+            raise RoundFailed("Some orgs could not be looked at for alerts.") from problem
+        return changed
+
+    async def _look_at(self, page: Sequence[Record], due: alert_readings.Due, watched_s: float) -> int:
+        terms = {row["org_id"]: alert_readings.terms_of(row["specs"]) for row in page}
+        default = next((row["org_id"] for row in page if row["name"] == DEFAULT_ORG), None)
+        async with self._db.transaction() as session:
+            leads = await session.fetchrow("lead_alerts")
+            if leads is None or not leads["ours"]:
+                return 0  # a round before this one is still at it
+            firing = _by_org(await session.fetch("firing_alerts", list(terms)))
+            troubled = await alert_readings.endpoints(session, list(terms))
+            readings = await alert_readings.of_orgs(session, self._clock.now(), terms, due.by_org, troubled.by_org)
+            sights = {reading.org_id: alert_sights.of_org(reading, terms[reading.org_id]) for reading in readings}
+            if default is not None:
+                whole = await alert_readings.of_installation(
+                    session, self._clock, terms[default], work_s=due.work_s, watched_s=watched_s
+                )
+                sights[default] |= alert_sights.of_installation(whole, terms[default])
+            changes = {
+                org_id: _changes(terms[org_id], firing.get(org_id, ()), seen, saw_endpoints=troubled.is_whole)
+                for org_id, seen in sights.items()
+            }
+            return await self._write(session, changes)
+
+    async def _write(self, session: Session, changes: Mapping[UUID, Sequence[Open | End]]) -> int:
+        """Incidents and their notices. Only what really changed is told: an index has the last word."""
+        openings: list[tuple[Any, ...]] = []
+        endings: list[tuple[Any, ...]] = []
+        told: list[tuple[Notice, set[UUID]]] = []
+        for org_id, in_org in changes.items():
+            for rule in {change.rule.name: change.rule for change in in_org}.values():
+                of_rule = [change for change in in_org if change.rule is rule]
+                for incidents in (_opened(org_id, rule, of_rule), _ended(org_id, rule, of_rule)):
+                    told += [(notice, {incident.id for incident in those}) for notice, those in incidents]
+                    for _, those in incidents:
+                        openings += [_opening(org_id, one) for one in those if isinstance(one.change, Open)]
+                        endings += [(org_id, *one[:3]) for one in those if isinstance(one.change, End)]
+        now = self._clock.now()
+        changed: set[UUID] = set()
+        if openings:
+            changed |= {row["id"] for row in await session.fetch("open_alerts", now, *_columns(openings))}
+        if endings:
+            changed |= {row["id"] for row in await session.fetch("end_alerts", now, *_columns(endings))}
+        notices = [notice for notice, ids in told if ids & changed]
+        if notices:
+            await session.execute("tell_alerts", now, *_columns(notices))
+        return len(changed)
+
+
+def _changes(
+    terms: AllTerms, firing: Sequence[Firing], sights: Mapping[str, Sequence[Sight]], *, saw_endpoints: bool
+) -> list[Open | End]:
+    return [
+        change
+        for name, seen in sights.items()
+        for change in judge(
+            RULES[name],
+            terms[name],
+            [incident for incident in firing if incident.rule == name],
+            seen,
+            saw_all=saw_endpoints or name not in _ENDPOINT_RULES,
+        )
+    ]
+
+
+_Told = list[tuple[Notice, list[_Incident]]]
+
+
+def _opened(org_id: UUID, rule: Rule, changes: Sequence[Open | End]) -> _Told:
+    openings = [change for change in changes if isinstance(change, Open)]
+    told: _Told = []
+    for opening in openings[:MAX_TOLD_ALONE]:
+        incident = _Incident(new_id(), fired_text(opening), new_id(), opening)
+        facts = _facts(rule, opening.sight.subject, alert_id=incident.id, saw=opening.sight.saw)
+        told.append((_notice(org_id, incident, "alert.fired", rule.severity, facts), [incident]))
+    if rest := openings[MAX_TOLD_ALONE:]:
+        notice_id = new_id()
+        incidents = [_Incident(new_id(), fired_text(opening), notice_id, opening) for opening in rest]
+        text = fired_together(rule, [opening.sight for opening in rest])
+        told.append((_of_many(org_id, notice_id, "alert.fired", rule.severity, rule, text, incidents), incidents))
+    return told
+
+
+def _ended(org_id: UUID, rule: Rule, changes: Sequence[Open | End]) -> _Told:
+    endings = [change for change in changes if isinstance(change, End)]
+    told: _Told = []
+    for end in endings[:MAX_TOLD_ALONE]:
+        incident = _Incident(end.firing.id, over_text(end), new_id(), end)
+        saw = end.sight.saw if end.sight else {}
+        facts = _facts(rule, end.firing.subject, alert_id=incident.id, saw=saw, since=end.firing.opened_at)
+        told.append((_notice(org_id, incident, "alert.over", "info", facts), [incident]))
+    if rest := endings[MAX_TOLD_ALONE:]:
+        notice_id = new_id()
+        incidents = [_Incident(end.firing.id, over_text(end), notice_id, end) for end in rest]
+        text = over_together(rule, rest)
+        told.append((_of_many(org_id, notice_id, "alert.over", "info", rule, text, incidents), incidents))
+    return told
+
+
+def _facts(
+    rule: Rule, subject: Subject, *, alert_id: UUID, saw: Mapping[str, object], since: datetime | None = None
+) -> dict[str, object]:
+    return {
+        "alert_id": alert_id,
+        "rule": rule.name,
+        "subject": {"kind": subject.kind, "id": subject.id, "name": subject.name},
+        "saw": {name: value for name, value in saw.items() if name != "threshold"},
+        "threshold": saw.get("threshold"),
+        "since": since,
+    }
+
+
+def _notice(org_id: UUID, incident: _Incident, kind: str, severity: str, facts: Mapping[str, object]) -> Notice:
+    return Notice(org_id, incident.notice_id, kind, severity, incident.id, incident.text, _json(facts))
+
+
+def _of_many(
+    org_id: UUID, notice_id: UUID, kind: str, severity: str, rule: Rule, text: str, incidents: Sequence[_Incident]
+) -> Notice:
+    named = [
+        {"alert_id": one.id, "subject": {"kind": subject.kind, "id": subject.id, "name": subject.name}}
+        for one, subject in ((one, _subject(one.change)) for one in incidents[:MAX_FACTS_TOLD])
+    ]
+    facts = {"rule": rule.name, "more": len(incidents), "alerts": named}
+    return Notice(org_id, notice_id, kind, severity, None, text, _json(facts))
+
+
+def _subject(change: Open | End) -> Subject:
+    return change.sight.subject if isinstance(change, Open) else change.firing.subject
+
+
+def _opening(org_id: UUID, incident: _Incident) -> tuple[Any, ...]:
+    assert isinstance(incident.change, Open)
+    rule, sight = incident.change
+    told = (incident.text, _json(sight.saw), incident.notice_id)
+    return (org_id, incident.id, rule.name, rule.severity, *sight.subject, *told)
+
+
+def _by_org(rows: Sequence[Record]) -> dict[UUID, list[Firing]]:
+    found: defaultdict[UUID, list[Firing]] = defaultdict(list)
+    for row in rows:
+        subject = Subject(row["subject_kind"], row["subject_id"], row["subject_name"])
+        found[row["org_id"]].append(Firing(row["id"], row["rule"], subject, row["opened_at"]))
+    return found
+
+
+def _columns(rows: Sequence[Sequence[object]]) -> Iterator[list[object]]:
+    return (list(column) for column in zip(*rows, strict=True))
+
+
+def _json(value: object) -> str:
+    return msgspec.json.encode(value).decode()

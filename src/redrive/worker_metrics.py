@@ -1,0 +1,42 @@
+"""What a worker's process tells of itself: on a port of its own, or to the `redrive serve` that started it.
+
+Put together here for app and api_process, which run workers. See docs/metrics.md.
+"""
+
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from redrive.engine.worker import Worker
+from redrive.observe import process_metrics as numbers
+from redrive.observe.exposition import ProcessNumbers, write
+from redrive.observe.metrics_server import NAME_VARIABLE, serving_metrics
+from redrive.settings import Settings
+from redrive.store.db import Database
+from redrive.store.health import why_not_writable
+from redrive.version import __version__
+
+
+@asynccontextmanager
+async def serving_worker_metrics(settings: Settings, engine: Database, worker: Worker) -> AsyncIterator[None]:
+    """The worker's numbers, and whether it is ready: its claims reach the database, which takes writes."""
+
+    async def why_not_ready() -> str | None:
+        if not worker.reaches_store:
+            return "The last claim did not reach the database."
+        return await why_not_writable(engine)
+
+    show_worker(worker)
+    own = ProcessNumbers(os.environ.get(NAME_VARIABLE) or "worker", numbers.OF_WORKERS)
+    async with serving_metrics(
+        lambda accept: write([own], accept), why_not_ready, host=settings.metrics_host, port=settings.metrics_port
+    ):
+        yield
+
+
+def show_worker(worker: Worker) -> None:
+    """What metrics tell of the worker of this process from now on."""
+    numbers.IN_FLIGHT.ask(lambda: worker.in_flight)
+    numbers.LEASES_HELD.ask(lambda: worker.unsettled)
+    numbers.CONCURRENCY.ask(lambda: worker.concurrency)
+    numbers.BUILD.ask(lambda: 1, (__version__,))

@@ -1,0 +1,266 @@
+"""A real Prometheus scrapes two servers and three workers under traffic: its sums are the books of `redrive check`."""
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
+
+import asyncpg
+
+from support.http import HttpClient
+from support.processes import ADMIN_KEY, LOOPBACK, SECRET_KEY, Program, Served, run, serve, worker
+from support.prometheus import Prometheus, needs_prometheus, prometheus, promtool
+from support.receiver import Answer, Received, Receiver, open_receiver
+from support.remote import Remote
+
+from .catalogue import all_metrics, dashboard_expressions
+
+pytestmark = needs_prometheus
+
+POLICY = {"kind": "list", "delays_s": [0.1, 0.1], "max_retries": 2}
+AT_REST = "SELECT NOT EXISTS (SELECT FROM redrive.task WHERE state NOT IN ('succeeded', 'dead'))"
+OPEN_METRICS = "application/openmetrics-text;version=1.0.0"
+# What adds up (docs/metrics.md): what is asked of Prometheus, and what of the books.
+EQUAL: dict[str, Callable[[dict[str, int]], int]] = {
+    "events_created_total": lambda books: books["events"],
+    "events_received": lambda books: books["received"],
+    "events_queued": lambda books: books["waiting"] + books["leased"] + books["held"],
+    "events_delivered_total - redrive_inbox_acknowledged_total": lambda books: books["succeeded"],
+    "sum without (reason, category) (redrive_dead_letters_moved_total) - redrive_redriven_total": lambda b: b["dead"],
+    "events_failed_total - redrive_redriven_total": lambda books: books["dead"],
+    "time_to_delivery_seconds_count": lambda books: books["succeeded"],
+    "retry_attempts_count - events_failed_total": lambda books: books["succeeded"],
+    **{
+        f'redrive_tasks{{state="{state}"}}': lambda books, state=state: books[state]  # type: ignore[misc]
+        for state in ("waiting", "leased", "held", "succeeded", "dead")
+    },
+    **{
+        f'redrive_dead_letters{{state="{state}"}}': lambda books, kept=kept: books[kept]  # type: ignore[misc]
+        for state, kept in (("open", "dead_open"), ("resolved", "dead_resolved"), ("replaying", "replaying"))
+    },
+}
+
+
+async def test_sums_over_servers_and_workers_are_the_books_before_and_after_the_teller_is_killed(
+    database_url: str, tmp_path: Path
+) -> None:
+    env = {"REDRIVE_DATABASE_URL": database_url}
+    async with AsyncExitStack() as stack:
+        receiver = await stack.enter_async_context(open_receiver())
+        receiver.usual = _answer
+        first = await stack.enter_async_context(serve("--workers", "1", env=env))
+        second = await stack.enter_async_context(serve("--no-worker", env=env))
+        workers = [await stack.enter_async_context(worker(database_url, "--metrics-port", "0")) for _ in range(2)]
+        doors = [(await _metrics_at(program)) for program in workers]
+        await first.program.said("worker_started", service="redrive-worker")
+        await _until(lambda: _tells(first), "the first server tells")
+        remotes = [Remote(served.host, served.port, ADMIN_KEY) for served in (first, second)]
+        for remote in remotes:
+            stack.callback(remote.close)
+        servers = [f"{served.host}:{served.port}" for served in (first, second)]
+        scraped = await stack.enter_async_context(prometheus(tmp_path, [*servers, *doors]))
+        traffic = Traffic(remotes, receiver)
+        await traffic.prepare()
+        asked = await traffic.flow()
+        books = await _books(database_url)
+        assert books["succeeded"] >= 100
+        assert min(books["dead"], books["received"], books["replaying"] + books["dead_resolved"]) > 0
+        await _equal(scraped, books)
+        await _processes_add_up(scraped, database_url, asked)
+        await _expressions_can_be_asked(scraped)
+        await _texts_are_sound(first, doors)
+
+        # The teller is killed in the middle of more traffic. Its time is over in fifteen seconds: the test moves it on.
+        flowing = asyncio.create_task(Traffic(remotes[1:], receiver, traffic).flow())
+        pid = await first.child_pid("api")
+        os.kill(pid, signal.SIGKILL)
+        await flowing
+        await _sql(database_url, "UPDATE redrive.teller SET until = clock_timestamp()")
+        await _equal(scraped, await _books(database_url))
+
+
+class Traffic:
+    """Failures, retries, dead letters, redrives, an inbox and its acknowledgements, through whichever servers."""
+
+    def __init__(self, remotes: list[Remote], receiver: Receiver, prepared: "Traffic | None" = None) -> None:
+        self._remotes = remotes
+        self._receiver = receiver
+        self._endpoints: dict[str, str] = prepared._endpoints if prepared else {}
+
+    async def prepare(self) -> None:
+        remote = self._remotes[0]
+        await remote.policy("brief", **POLICY)
+        for path in ("good", "flaky", "bad"):
+            made = await remote.endpoint(self._receiver.url_of(f"/{path}"), policy="brief")
+            self._endpoints[path] = made["id"]
+
+    async def flow(self) -> int:
+        """Until it is at rest; how often the status of an event was asked for."""
+        asked = 0
+        for remote in self._remotes:
+            await remote.batch(self._endpoints["good"], 60)
+            await remote.batch(self._endpoints["flaky"], 10)
+            await remote.batch(self._endpoints["bad"], 4)
+            single = await remote.event(self._endpoints["good"])
+            for _ in range(5):
+                await remote.status(single)
+                asked += 1
+            inbox = [
+                (await remote.post("/v1/events", {"event_type": "for.nobody", "payload": 1}))["event_id"] for _ in "abc"
+            ]
+            await remote.post(f"/v1/events/{inbox[0]}/ack")
+        await self._letters(4 * len(self._remotes))
+        return asked
+
+    async def _letters(self, count: int) -> None:
+        """Some are redriven, in vain; some are resolved."""
+        remote = self._remotes[0]
+
+        letters: list[dict[str, Any]] = []
+
+        async def are_there() -> bool:
+            letters[:] = (await remote.get("/v1/dead-letters", state="open", limit="250"))["data"]
+            return len(letters) >= count
+
+        await _until(are_there, "dead letters")
+        await remote.post(f"/v1/dead-letters/{letters[0]['id']}/retry")
+        await remote.post(f"/v1/dead-letters/{letters[1]['id']}/resolve")
+
+
+def _answer(request: Received) -> Answer:
+    """What is flaky fails at its first try."""
+    if request.path == "/bad":
+        return Answer(400, b"no")
+    is_first = request.headers.get("redrive-attempt", "1") == "1"
+    return Answer(503 if request.path == "/flaky" and is_first else 200)
+
+
+async def _equal(scraped: Prometheus, books: dict[str, int]) -> None:
+    """What Prometheus adds up, and the largest, both: whoever told it."""
+    await _comes_to(
+        scraped,
+        {
+            f"{how} without (instance, job) ({expression})": float(of(books))
+            for expression, of in EQUAL.items()
+            for how in ("sum", "max")
+        },
+    )
+
+
+async def _processes_add_up(scraped: Prometheus, url: str, asked: int) -> None:
+    (tries,) = await _sql(
+        url,
+        "SELECT count(*) AS n, count(*) FILTER (WHERE number > 1) AS again FROM redrive.attempt"
+        " WHERE result <> 'released'",
+    )
+    await _comes_to(
+        scraped,
+        {
+            "count(up == 1)": 4,
+            "sum(redrive_attempts_total)": tries["n"],
+            "max(redrive_task_attempts_total)": tries["n"],
+            "sum(redrive_retries_total)": tries["again"],
+            "max(redrive_task_retries_total)": tries["again"],
+            "sum(redrive_retry_lateness_seconds_count)": tries["again"],
+            "sum(event_status_queries_total)": asked,
+            # The worker of the first server is shown there, beside the two that are scraped themselves.
+            'count(redrive_attempts_limit{process="api"})': 2,
+            'count(redrive_attempts_limit{process="worker"})': 2,
+            'count(redrive_attempts_limit{process="worker-1"})': 1,
+            "sum(redrive_tells_installation)": 1,
+            "max(redrive_workers_alive)": 3,
+        },
+    )
+
+
+async def _comes_to(scraped: Prometheus, wanted: dict[str, float]) -> None:
+    found: dict[str, float | None] = {}
+
+    async def are_equal() -> bool:
+        found.update({expression: await scraped.value(expression) for expression in wanted})
+        return found == wanted
+
+    with contextlib.suppress(AssertionError):
+        await _until(are_equal, "sums", within_s=30)
+    assert found == wanted
+
+
+async def _expressions_can_be_asked(scraped: Prometheus) -> None:
+    for expression in dashboard_expressions():
+        await scraped.ask("query", query=expression)
+    rules = [rule for group in (await scraped.ask("rules"))["groups"] for rule in group["rules"]]
+    assert len(rules) > 20
+    assert {(rule["name"], rule["health"]) for rule in rules if rule["health"] != "ok"} == set()
+
+
+async def _texts_are_sound(served: Served, doors: list[str]) -> None:
+    """promtool finds no fault with what is exposed, and it is in the catalogue, in both formats."""
+    documented = all_metrics()
+    for where in (f"{served.host}:{served.port}", doors[0]):
+        host, _, port = where.partition(":")
+        client = HttpClient(host, int(port))
+        plain = await client.get("/metrics")
+        text = plain.body.decode()
+        await promtool("check", "metrics", given=text)
+        types = dict(line.split()[2:4] for line in text.splitlines() if line.startswith("# TYPE"))
+        assert {name: documented.get(name) for name in types} == types
+        client.close()
+        client = HttpClient(host, int(port))
+        asked = await client.get("/metrics", Accept=OPEN_METRICS)
+        assert asked.headers["content-type"].startswith("application/openmetrics-text")
+        assert asked.body.endswith(b"# EOF\n")
+        client.close()
+    client = HttpClient("127.0.0.1", int(doors[1].rpartition(":")[2]))
+    assert (await client.get("/readyz")).status == 200
+    client.close()
+
+
+async def _tells(served: Served) -> bool:
+    client = HttpClient(served.host, served.port)
+    try:
+        return b'redrive_tells_installation{process="api"} 1.0' in (await client.get("/metrics")).body
+    finally:
+        client.close()
+
+
+async def _metrics_at(program: Program) -> str:
+    url: str = (await program.said("metrics_at"))["url"]
+    return url.removeprefix("http://").removesuffix("/metrics")
+
+
+async def _books(url: str) -> dict[str, int]:
+    """Once nothing is under way."""
+
+    async def is_at_rest() -> bool:
+        (row,) = await _sql(url, AT_REST)
+        return bool(row[0])
+
+    await _until(is_at_rest, "rest", within_s=30)
+    code, said = await run(
+        "check", "--json", REDRIVE_DATABASE_URL=url, REDRIVE_SECRET_KEY=SECRET_KEY, REDRIVE_ALLOW_NETWORKS=LOOPBACK
+    )
+    assert code == 0, said
+    books: dict[str, int] = json.loads(said)["books"]
+    return books
+
+
+async def _sql(url: str, statement: str) -> list[Any]:
+    connection = await asyncpg.connect(url, server_settings={"role": "redrive_engine"})
+    try:
+        return await connection.fetch(statement)
+    finally:
+        await connection.close()
+
+
+async def _until(condition: Callable[[], Awaitable[bool]], what: str, within_s: float = 20.0) -> None:
+    try:
+        async with asyncio.timeout(within_s):
+            while not await condition():
+                await asyncio.sleep(0.1)
+    except TimeoutError:
+        raise AssertionError(f"{what}: not within {within_s} s") from None

@@ -1,0 +1,243 @@
+"""Alerts on a real database: each rule fires once, stays, and is over once, whatever dies in between."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from datetime import timedelta
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from redrive.core.alerts import RULES
+from redrive.core.decide import Reason
+from redrive.core.ports import WorkerCard
+from redrive.store import alert_readings
+from redrive.store.alert_rounds import MAX_TOLD_ALONE, AlertRounds
+from redrive.store.alerts import AlertFilter, firing_by_rule, get_alert, list_alerts
+from redrive.store.audit import Act
+from redrive.store.db import Database, Session
+from redrive.store.jobs import JobRows
+from redrive.store.orgs import new_id
+from redrive.store.retention import Retention
+from redrive.store.workers import Workers
+from support.alerts import EVERY_S, Drive, driven, now_clock
+from support.engine import Engine, ManualClock
+
+ENDPOINT_RULES = ("endpoint_open", "endpoint_disabled")
+ALSO = {  # what else fires of the same trouble, as it should
+    "failure_rate": {"dead_letter_arrived"},
+    "dead_letters_open": {"dead_letter_arrived", "failure_rate"},
+    "dead_letter_arrived": set(),
+    "oldest_due": {"no_worker"},
+}
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return now_clock()
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def drive(engine: Engine, clock: ManualClock) -> AsyncIterator[Drive]:
+    async with driven(engine, clock) as drive:
+        yield drive
+
+
+async def only(drive: Drive, rule: str) -> None:
+    """The others are off, so that one message is one rule's."""
+    for name in ALSO.get(rule, set()):
+        await drive.set(name, enabled=False)
+
+
+@pytest.mark.parametrize("rule", RULES)
+async def test_a_rule_fires_once_stays_and_is_over_once(drive: Drive, rule: str) -> None:
+    await only(drive, rule)
+    trouble = drive.of(rule)
+    await trouble.begin()
+    assert await drive.look() == 1
+    opened_at = drive.clock.now()
+    assert await firing_by_rule(drive.engine.db) == {rule: 1}
+    (incident,) = await drive.incidents()
+    assert (incident["rule"], incident["severity"], incident["over_at"]) == (rule, RULES[rule].severity, None)
+    assert [await drive.look() for _ in range(3)] == [0, 0, 0]
+    await trouble.end()
+    assert await drive.look() == 1
+    assert [await drive.look() for _ in range(3)] == [0, 0, 0]
+    (incident,) = await drive.incidents()
+    assert incident["opened_at"] == opened_at
+    assert incident["over_at"] == drive.clock.now() - timedelta(seconds=3 * EVERY_S)
+    fired, over = await drive.notices()
+    assert (fired["kind"], fired["severity"], fired["text"]) == ("alert.fired", RULES[rule].severity, incident["text"])
+    assert (over["kind"], over["severity"], over["text"]) == ("alert.over", "info", incident["over_text"])
+    assert fired["subject_id"] == over["subject_id"] == incident["id"]
+    facts = json.loads(fired["facts"])
+    assert facts["rule"] == rule
+    assert facts["saw"]
+    assert json.loads(over["facts"])["since"] is not None
+    assert await firing_by_rule(drive.engine.db) == {}
+
+
+@pytest.mark.parametrize("rule", RULES)
+async def test_whoever_dies_before_the_commit_has_told_nothing_and_another_tells_once(
+    drive: Drive, rule: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    execute = Session.execute
+
+    async def dies(session: Session, name: str, *args: object) -> str:
+        if name == "tell_alerts":
+            raise ConnectionResetError("killed")
+        return await execute(session, name, *args)
+
+    await only(drive, rule)
+    trouble = drive.of(rule)
+    for step, kinds in ((trouble.begin, ["alert.fired"]), (trouble.end, ["alert.fired", "alert.over"])):
+        await step()
+        monkeypatch.setattr(Session, "execute", dies)
+        with pytest.raises(ConnectionResetError):
+            await drive.look()
+        monkeypatch.setattr(Session, "execute", execute)
+        assert len(await drive.notices()) == len(kinds) - 1
+        assert await drive.look() == 1
+        assert [notice["kind"] for notice in await drive.notices()] == kinds
+
+
+async def test_of_many_who_look_at_once_one_does_and_an_incident_is_opened_once(drive: Drive) -> None:
+    await drive.of("dead_letters_open").begin()
+    drive.clock.advance(EVERY_S)
+    changed = await asyncio.gather(*(drive.rounds.look() for _ in range(6)))
+    assert sorted(changed)[-2:] == [0, 3]
+    assert await drive.rounds.look() == 0
+    assert len(await drive.incidents()) == len(await drive.notices()) == 3
+    # Also where two rounds overlap: the index has the last word.
+    hurried = [AlertRounds(drive.engine.db, drive.clock, every_s=0) for _ in range(4)]
+    assert sum(await asyncio.gather(*(one.look() for one in hurried))) == 0
+    with pytest.raises(Exception, match="alert_firing"):
+        await drive.engine.sql.execute(
+            "INSERT INTO redrive.alert SELECT (jsonb_populate_record(a, jsonb_build_object('id', redrive.uuid7()))).*"
+            " FROM redrive.alert a"
+        )
+
+
+async def test_many_endpoints_at_once_are_told_in_few_messages_and_each_is_named(drive: Drive) -> None:
+    ids = [await drive.engine.endpoint(f"e{n:02}") for n in range(30)]
+    for endpoint_id in ids:
+        await drive.engine.tasks.disable_endpoint(
+            drive.engine.org_id, endpoint_id, "Gone.", tried_url="http://127.0.0.1:9/never"
+        )
+    assert await drive.look() == 30
+    notices = await drive.notices()
+    assert len(notices) == MAX_TOLD_ALONE + 1
+    (together,) = [notice for notice in notices if notice["subject_id"] is None]
+    facts = json.loads(together["facts"])
+    assert facts["more"] == len(facts["alerts"]) == 30 - MAX_TOLD_ALONE
+    incidents = await drive.incidents()
+    assert {row["notice_id"] for row in incidents} == {notice["id"] for notice in notices}
+    assert await drive.engine.sql.fetchval("SELECT count(*) FROM redrive.notice_more WHERE kind LIKE 'alert.%'") == 0
+    for endpoint_id in ids:
+        await drive.engine.delete_endpoint(endpoint_id)
+    assert await drive.look() == 30
+    assert len(await drive.notices()) == 2 * (MAX_TOLD_ALONE + 1)
+    assert await firing_by_rule(drive.engine.db) == {}
+
+
+async def test_where_not_all_endpoints_could_be_looked_at_none_is_called_well(
+    drive: Drive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await drive.of("endpoint_disabled").begin()
+    assert await drive.look() == 1
+    monkeypatch.setattr(alert_readings, "MAX_ENDPOINTS", 0)
+    assert await drive.look() == 0
+    monkeypatch.undo()
+    assert await drive.look() == 0
+
+
+async def test_what_nobody_is_told_of_is_no_arrival_and_one_that_died_again_is(drive: Drive) -> None:
+    await only(drive, "failure_rate")
+    await drive.set("dead_letter_arrived")
+    await drive.set("failure_rate", enabled=False)
+    await drive.endpoint()
+    await drive.engine.endpoint("ops", event_types=["redrive.*"])
+    await drive.engine.accept()
+    await drive.engine.kill(await drive.engine.claim_one(), Reason.SKIPPED)
+    assert await drive.look() == 0
+    await drive.engine.policy("quiet", kind="immediate", notify=False)
+    await drive.engine.accept(policy="quiet")
+    await drive.engine.kill(await drive.engine.claim_one())
+    assert await drive.look() == 0
+    (dead,) = await drive.deliver(1, dying=1)
+    assert await drive.look() == 1
+    assert await drive.looks(900) == 1
+    await drive.engine.redrive(dead, at_once=True)
+    await drive.engine.kill(await drive.engine.claim_one())
+    assert await drive.look() == 1
+    assert [row["over_at"] is None for row in await drive.incidents()] == [False, True]
+
+
+async def test_nobody_is_missed_by_whoever_has_just_begun_to_look(engine: Engine, clock: ManualClock) -> None:
+    """A machine that was switched off overnight: the workers' and jobs' last words are of yesterday."""
+    await Workers(engine.db, clock).beat(WorkerCard(new_id(), "here", 1, "1", ("http",), 1))
+    await JobRows(engine.db, clock).report([("herald", 1.0, 0.0, 0.0, 0.0, None, None)])  # type: ignore[list-item]
+    clock.advance(80_000)
+    drive = Drive(engine, clock)
+    assert await drive.looks(60) == 0
+    assert await drive.looks(20) == 2
+    assert await firing_by_rule(engine.db) == {"no_worker": 1, "job_stale": 1}
+
+
+async def test_a_worker_that_left_in_good_order_is_missed_once_there_is_work(drive: Drive) -> None:
+    await drive.endpoint()
+    assert await drive.looks(120) == 0
+    await drive.engine.accept()
+    assert await drive.looks(60) == 0
+    assert await drive.look() == 1
+    (incident,) = await drive.incidents("no_worker")
+    assert "No worker is known" in incident["text"]
+
+
+async def test_rules_are_set_for_each_org_and_the_installation_is_one_s_business(drive: Drive) -> None:
+    engine = drive.engine
+    other = await engine.org("another")
+    await drive.set("dead_letters_open", threshold=0)
+    await drive.set("dead_letter_arrived", enabled=False)
+    await drive.set("failure_rate", enabled=False)
+    for org_id in (other, engine.org_id):
+        await engine.endpoint(org=org_id)
+        await engine.accept(org_id=org_id)
+    for job in await engine.claim(2):
+        await engine.kill(job)
+    await drive.look()
+    seen = {(row["org_id"], row["rule"]) for row in await drive.incidents()}
+    assert seen == {(engine.org_id, "dead_letters_open"), (other, "dead_letter_arrived")}
+    await drive.set("dead_letters_open", enabled=False)
+    assert await drive.look() == 1
+    (ended,) = await drive.incidents("dead_letters_open")
+    assert "switched off" in ended["over_text"]
+    async with engine.app.tenant(other) as session:
+        page = await list_alerts(session, AlertFilter(state="firing"), limit=10)
+        assert [row["rule"] for row in page.rows] == ["dead_letter_arrived"]
+        assert await get_alert(session, ended["id"]) is None
+
+
+async def test_incidents_that_are_over_are_kept_for_90_days(drive: Drive) -> None:
+    trouble = drive.of("endpoint_disabled")
+    await trouble.begin()
+    await drive.look()
+    await trouble.end()
+    await drive.look()
+    await drive.engine.endpoint("other")
+    await drive.engine.sql.execute("UPDATE redrive.notice SET told_at = at")
+    db = await Database.open(drive.engine.url, role="redrive_janitor", size=1)
+
+    async def swept(**options: Any) -> int:
+        retention = Retention(db, drive.clock, Act("engine"), **options)
+        (org,) = await retention.orgs(0)
+        batch = await retention.batch(org, None)
+        assert batch is not None
+        return batch.swept.alerts
+
+    assert [await swept(), len(await drive.incidents())] == [0, 1]
+    drive.clock.advance(90 * 86_400 + 1)
+    assert [await swept(dry_run=True), len(await drive.incidents())] == [1, 1]
+    assert [await swept(), len(await drive.incidents())] == [1, 0]
+    await db.close()
