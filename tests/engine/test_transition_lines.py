@@ -11,7 +11,10 @@ from redrive.store import retry_queue
 from redrive.store.pausing import PauseScope
 from support.engine import PERSON, Engine, ManualClock
 
-FACTS = {"event_id", "task", "org_id", "attempt", "retry_attempts", "correlation_id", "log_level", "event"}
+FACTS = {
+    *("event_id", "task", "org_id", "attempt", "retry_attempts", "correlation_id", "log_level", "event"),
+    *("event_type", "endpoint_id"),
+}
 
 
 async def lines_of(engine: Engine, *, down: bool) -> list[dict[str, Any]]:

@@ -135,7 +135,9 @@ async def test_a_function_that_was_replaced_and_a_table_that_is_gone_are_told_wi
 
 
 async def test_a_schema_of_another_redrive_is_told(owner: Connection, database_url: str) -> None:
-    await owner.execute("DELETE FROM redrive.schema_migration WHERE version = 38")
+    await owner.execute(
+        "DELETE FROM redrive.schema_migration WHERE version = (SELECT max(version) FROM redrive.schema_migration)"
+    )
     await owner.execute("UPDATE redrive.schema_migration SET checksum = 'another' WHERE version = 7")
     found = findings(await made(database_url, [MIGRATIONS]))
     assert [finding.fix.split(",")[0] for finding in found] == ["redrive migrate", "Install the release that made it"]
@@ -258,14 +260,14 @@ async def test_work_that_nobody_does_is_found_by_queue_and_with_what_to_start(li
     await live.accept()
     await live.sql.execute("SELECT redrive.enqueue('edi.orders', '{}')")
     later = await in_two_hours(live)
-    found = findings(await made(live.url, QUEUE, now=later))
+    found = findings(await made(live.url, QUEUE[:2], now=later))
     assert "No worker is at work" in found[0].what
     await live.sql.execute(
         "INSERT INTO redrive.worker VALUES ($1, $2, $2, 'a', 1, '1', '{http}', 5),"
         " ($3, $2, $2 - interval '1 hour', 'b', 2, '1', '{handler:edi.orders}', 5)",
         *(live.org_id, later, await live.endpoint("other")),
     )
-    found = findings(await made(live.url, QUEUE, now=later))
+    found = findings(await made(live.url, QUEUE[:2], now=later))
     said = [finding.what for finding in found]
     assert any("No worker serves the queue 'handler:edi.orders'" in what for what in said)
     assert any("Nothing was heard of the worker b (process 2)" in what for what in said)
@@ -286,9 +288,31 @@ async def test_what_is_held_open_or_dead_is_found_with_the_command_for_it(live: 
         " VALUES ($1, $2, 'open', clock_timestamp(), clock_timestamp())",
         *(live.org_id, broken),
     )
-    fixes = [f.fix for f in findings(await made(live.url, QUEUE[2:], now=await in_two_hours(live), open_letters=1))]
+    fixes = [
+        f.fix
+        for f in findings(
+            await made(live.url, QUEUE[2:], now=await in_two_hours(live), open_letters=1, unrolled_s=9999)
+        )
+    ]
     assert "When it can receive again: redrive endpoints enable 'quiet'" in fixes
     assert "See what it answers: redrive endpoints show 'broken'" in fixes
     assert any(fix.startswith("redrive dead list --fingerprint ") for fix in fixes)
     assert "Workers tell them: start one (`redrive worker`)." in fixes  # of the dead letters
     assert len(fixes) == 4
+
+
+async def test_a_job_that_does_not_run_or_fails_is_found_and_what_nobody_rolls_up(live: Engine) -> None:
+    await live.endpoint()
+    await live.accept()
+    await live.sql.execute("""
+        INSERT INTO redrive.job (name, every_s, since, seen_at, left_at, succeeded_at, failed_at, error)
+        SELECT name, 10, now(), now(), left_at, succeeded_at, failed_at, error
+          FROM (VALUES ('stale', NULL::timestamptz, now(), NULL::timestamptz, NULL), ('left', now(), now(), NULL, NULL),
+                       ('failing', NULL, now() + interval '119.5 minutes', now() + interval '2 hours', 'boom'),
+                       ('fine', NULL, now() + interval '119.9 minutes', NULL, NULL))
+            AS j(name, left_at, succeeded_at, failed_at, error)""")
+    said = [f.what for f in findings(await made(live.url, QUEUE[5:], now=await in_two_hours(live)))]
+    assert any("'stale' has not run well for 2 h" in what for what in said)
+    assert any("'failing' failed" in what for what in said)
+    assert any("is not rolled up" in what for what in said)
+    assert len(said) == 3

@@ -25,6 +25,7 @@ def lines(seen: Overview, *, width: int, height: int) -> list[Text]:
     """At most `height` of them, none wider than `width`."""
     sections = [
         _numbers(seen, width),
+        *([_section("ALERTS", seen.alerts, lambda row: _alert(row, seen), "")] if seen.alerts else []),
         _section("WORKERS", seen.workers, lambda worker: _worker(worker, width), "none is at work"),
         _section("ENDPOINTS, last 10 min", seen.endpoints, lambda row: _endpoint(row, width), "none was tried"),
         _section("OPEN DEAD LETTERS, biggest causes", seen.groups, lambda row: _group(row, width), "none"),
@@ -128,6 +129,12 @@ def _group(row: Row, width: int) -> Text:
     return text
 
 
+def _alert(row: Row, seen: Overview) -> Text:
+    about = f"  {cell(row['subject'])}" if row["subject"] else ""
+    since = span((seen.at - row["opened_at"]).total_seconds())
+    return Text(f"  {row['rule']}{about}  since {since}  {cell(row['org'])}", style="bold red")
+
+
 def _operation(row: Row) -> Text:
     return Text(
         f"  {row['state']:<9}  {row['action']}  {row['done']} of {row['total']}, {row['failed']} failed "
@@ -168,4 +175,5 @@ def shape(seen: Overview) -> Row:
         "endpoints": list(seen.endpoints),
         "groups": list(seen.groups),
         "operations": list(seen.operations),
+        "alerts": list(seen.alerts),
     }

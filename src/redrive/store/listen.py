@@ -63,8 +63,8 @@ async def _listen_once(url: str, wake: Callable[[str], None], link: _Link) -> No
 
     try:
         await connection.add_listener(CHANNEL, lambda *given: wake(str(given[-1])))
-        link.up = True
         await connection.add_listener(WATCH_CHANNEL, watched)
+        link.up = True
         wake("")  # what was missed while nobody listened
         while not connection.is_closed():
             await _stirred(stirred, FLUSH_S if gallery.is_open else PROBE_EVERY_S)

@@ -50,6 +50,7 @@ class Overview:
     endpoints: tuple[dict[str, Any], ...]
     groups: tuple[dict[str, Any], ...]
     operations: tuple[dict[str, Any], ...]
+    alerts: tuple[dict[str, Any], ...]
 
     @property
     def last(self) -> Minute:
@@ -85,6 +86,7 @@ async def overview(engine: Database, org: tuple[UUID, str] | None, clock: Clock)
             _dicts(await session.fetch("top_endpoints", org_id, now, MAX_ROWS)),
             _dicts(await session.fetch("top_groups", org_id, MAX_ROWS)),
             _dicts(await session.fetch("top_operations", org_id, MAX_ROWS)),
+            _dicts(await session.fetch("top_alerts", org_id, MAX_ROWS)),
         )
 
 

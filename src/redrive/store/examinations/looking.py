@@ -50,6 +50,7 @@ class Limits:
     failed_share: float = 0.5
     step_late_s: float = 600.0
     untold_s: float = 300.0
+    unrolled_s: float = 600.0
 
 
 @dataclass(slots=True)

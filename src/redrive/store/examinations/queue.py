@@ -6,10 +6,12 @@ from redrive.core.findings import Finding, Seen, problem, span, warning
 from redrive.store.clock import DatabaseClock
 from redrive.store.db import Record
 from redrive.store.examinations.looking import Examination, Looking
+from redrive.store.jobs import MAX_JOBS_SHOWN
 from redrive.store.workers import MAX_WORKERS_SHOWN, SILENT_AFTER_S
 
 MAX_STREAMS = 5_000
 MAX_HELD_COUNTED = 10_000
+STALE_INTERVALS, STALE_LEAST_S = 3, 60.0  # as the alert `job_stale` has it
 # Served where the API is, and only there: no heartbeat tells of it.
 SERVED_BY_THE_API = frozenset({"relay"})
 
@@ -197,7 +199,43 @@ async def look_at_background(looking: Looking) -> Seen:
         )
         for row in broker
     ]
-    return Seen(f"{len(operations)} operations stand still, {untold['n']} notices wait to be told.", found)
+    jobs = await looking.rows("list_jobs", limits.now, MAX_JOBS_SHOWN, as_engine=True)
+    found += [finding for row in jobs for finding in _job_findings(row)]
+    tally = await looking.rows("doctor_tally", limits.now, as_engine=True)
+    if tally and tally[0]["since_s"] >= limits.unrolled_s:
+        found.append(
+            warning(
+                f"What happened since {span(tally[0]['since_s'])} is not rolled up.",
+                "Numbers stay exact, but to read them takes longer by the minute, and the tally grows.",
+                "Workers and API servers roll it up: start one, or see in its log why it cannot.",
+            )
+        )
+    return Seen(
+        f"{len(jobs)} background jobs are known, {len(operations)} operations stand still,"
+        f" {untold['n']} notices wait to be told.",
+        found,
+    )
+
+
+def _job_findings(row: Record) -> list[Finding]:
+    """Of a job that nobody is to run any more (whoever did ended in good order) nothing is expected."""
+    if row["left_at"] is not None:
+        return []
+    log = "See the logs of the workers and API servers."
+    if row["idle_s"] >= max(STALE_INTERVALS * row["every_s"], STALE_LEAST_S):
+        return [
+            problem(
+                f"The background job {row['name']!r} has not run well for {span(row['idle_s'])}; it should every"
+                f" {span(row['every_s'])}.",
+                f"What it does is not done. The last error: {row['error'] or 'none'}",
+                f"{log} Where no process runs it any more, start one: `redrive worker`.",
+            )
+        ]
+    failed_at, succeeded_at = row["failed_at"], row["succeeded_at"]
+    if failed_at is not None and (succeeded_at is None or failed_at > succeeded_at):
+        why = row["error"] or "it did not say why"
+        return [warning(f"The background job {row['name']!r} failed the last time.", f"{why}. It is tried again.", log)]
+    return []
 
 
 def _operation_finding(row: Record) -> Finding:
@@ -223,6 +261,8 @@ QUEUE = [
     Examination("endpoints", "Endpoints take what is sent to them.", look_at_endpoints),
     Examination("dead letters", "Few dead letters wait for a person.", look_at_letters),
     Examination(
-        "background", "What runs beside the deliveries goes on: operations, notices, collectors.", look_at_background
+        "background",
+        "What runs beside the deliveries goes on: jobs, operations, notices, collectors.",
+        look_at_background,
     ),
 ]
