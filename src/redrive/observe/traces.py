@@ -77,7 +77,7 @@ class _Sink:
     def __init__(self) -> None:
         self.is_on = False
         self.share = 0.0
-        self.waiting: deque[Any] = deque()  # Span; or what OpenTelemetry itself made of a handler's own spans
+        self.waiting: deque[Any] = deque()  # Span, what makes one, or what OpenTelemetry itself made for a handler
         self.dropped = 0
         self.wanted = threading.Event()
 
@@ -95,6 +95,7 @@ def dropped() -> int:
 
 
 def note(span: object) -> None:
+    """A Span, or what makes one when it is called: by the thread that sends it, where it takes longer."""
     waiting = _sink.waiting
     if len(waiting) >= MAX_WAITING_SPANS:
         lose(1, "more of them wait than are kept")
