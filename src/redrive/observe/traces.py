@@ -23,7 +23,6 @@ MAX_WAITING_SPANS = 8_192  # some 10 MB at most
 BATCH_SPANS = 512
 SEND_EVERY_S = 1.0
 FLUSH_S = 2.0  # when the process ends: what is not sent by then is lost
-MAX_STATE_BYTES = trace.MAX_TRACESTATE_CHARS
 EXTRA = "opentelemetry-sdk and its OTLP exporter"
 
 Kind = Literal["server", "client", "producer", "consumer", "internal"]
