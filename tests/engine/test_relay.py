@@ -11,6 +11,7 @@ from redrive.core.outcome import Category, Failure, Steer, Success
 from redrive.core.ports import EndpointTerms, Job, Released, Try
 from redrive.core.relay import Answered, Delivery, HubSeat, Unanswered, Welcome, from_edge
 from redrive.core.sign import verify
+from redrive.core.trace import as_text
 from redrive.destinations.relay import MAX_HUBS, NO_HUB, RelayDestination
 
 ORG, ENDPOINT = UUID(int=1), UUID(int=2)
@@ -143,6 +144,18 @@ async def test_neither_sender_nor_endpoint_nor_a_person_writes_headers_that_are_
     assert (headers["webhook-id"], headers["redrive-attempt"]) == (str(task.event_id), "1")
     assert (headers["content-type"], headers["x-a"]) == ("text/plain", "person")
     assert not headers.keys() & {"connection", "host"}
+
+
+async def test_the_trace_and_the_correlation_id_of_the_request_go_on_to_the_service() -> None:
+    came = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-00"
+    task = job(headers=as_text({"x-correlation-id": "theirs", "traceparent": came}), correlation_id="c 7")
+    hub = PlayedHub(relay := await relay_with(task))
+    await tried(relay, hub, task)
+    headers = hub.deliveries[0].headers
+    assert (headers["traceparent"], headers["x-correlation-id"]) == (came, "c 7")
+    hub = PlayedHub(relay := await relay_with(task, headers=(("X-Correlation-Id", "endpoint's own"),)))
+    await tried(relay, hub, task)
+    assert hub.deliveries[0].headers["x-correlation-id"] == "endpoint's own"
 
 
 @pytest.mark.parametrize(

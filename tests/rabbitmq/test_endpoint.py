@@ -56,6 +56,7 @@ async def test_an_event_is_a_persistent_message_that_says_what_it_is_and_who_it_
         "invoice.paid",
         "1",
     )
+    assert headers["x-correlation-id"] == "c-7"
     verifier = Webhook(endpoint["secret"])
     monkeypatch.setattr(verifier, "_Webhook__verify_timestamp", lambda _: clock.now())  # the test's clock is elsewhere
     assert verifier.verify(message.body, headers) == {"order": 7}

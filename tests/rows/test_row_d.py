@@ -311,7 +311,8 @@ async def test_d5_an_event_is_emitted_once_though_its_step_is_replayed(
     endpoint = await redrive.api.endpoint(receiver.url, event_types=["order.paid"])
     emit = {"name": "tell", "kind": "emit", "event_type": "order.paid", "payload": {"n": "{{ input.n }}"}}
     await redrive.api.workflow("announce", emit)
-    run_id = await redrive.api.run("announce", {"n": 7}, X_Correlation_Id="c-1")
+    traced = f"00-{'7' * 32}-{'1' * 16}-00"
+    run_id = await redrive.api.run("announce", {"n": 7}, X_Correlation_Id="c-1", traceparent=traced)
     await redrive.work()
     event_id = (await redrive.api.run_of(run_id))["steps"][0]["output"]["event_id"]
     await redrive.api.post(f"/v1/runs/{run_id}/replay", {"from_step_index": 0})
@@ -319,6 +320,8 @@ async def test_d5_an_event_is_emitted_once_though_its_step_is_replayed(
     (delivery,) = await redrive.api.deliveries(endpoint["id"])
     assert (delivery["status"], receiver.ids) == ("delivered", [event_id])
     assert json.loads(receiver.requests[0].body) == {"n": 7}
+    sent = receiver.requests[0].headers
+    assert (sent["x-correlation-id"], sent["traceparent"].split("-")[1]) == ("c-1", "7" * 32)
     # A person may ask for it to happen again.
     await redrive.api.post(f"/v1/runs/{run_id}/replay", {"from_step_index": 0, "new_idempotency_key": True})
     await redrive.work()

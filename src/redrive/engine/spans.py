@@ -5,14 +5,50 @@ here redacted; no payload and no header does.
 """
 
 import time
+from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from redrive.core.broker import RABBITMQ_QUEUE, RETURN_QUEUE
-from redrive.core.outcome import Failure
-from redrive.core.ports import HANDLER_QUEUE_PREFIX, STEP_HANDLER_PREFIX, STEP_QUEUE, Job, Try
+from redrive.core.outcome import Failure, Outcome
+from redrive.core.ports import HANDLER_QUEUE_PREFIX, STEP_HANDLER_PREFIX, STEP_QUEUE, Exchange, Job, Try
 from redrive.core.trace import context_of, is_sampled, span_of, span_of_try, within
 from redrive.observe import traces
 from redrive.observe.traces import Attributes, Kind, Span, Trouble
+
+
+class Told(NamedTuple):
+    """A try that has ended, without what it sent and got: the thread that sends spans makes one of it."""
+
+    job: Job
+    came: str
+    size_bytes: int
+    outcome: Outcome
+    exchange: Exchange
+    began_ns: int
+    ended_ns: int
+
+    def __call__(self) -> Span:
+        job, outcome = self.job, self.outcome
+        attempt = job.attempts + 1
+        attributes = _facts(job, attempt) | _sent(job, self.exchange)
+        attributes["messaging.message.body.size"] = self.size_bytes
+        trouble = None
+        if isinstance(outcome, Failure):
+            attributes["error.type"] = str(outcome.status_code or outcome.category.value)
+            trouble = Trouble(outcome.category.value, outcome.message)
+        return Span(
+            "deliver",
+            _kind(job.queue),
+            within(self.came, span_of_try(job, attempt)),
+            span_of(self.came),
+            self.began_ns,
+            self.ended_ns,
+            attributes,
+            trouble,
+            span_of_try(job, job.attempts)
+            if job.attempts > bool(job.generation)
+            else None,  # a redrive begins behind one
+        )
 
 
 def tell_try(job: Job, tried: Try, took_s: float) -> None:
@@ -21,30 +57,11 @@ def tell_try(job: Job, tried: Try, took_s: float) -> None:
     if came is None or not is_sampled(came):
         return
     ended_ns = time.time_ns()
-    attempt = job.attempts + 1
-    outcome = tried.outcome
-    failed = isinstance(outcome, Failure)
-    attributes = _facts(job, attempt) | _sent(job, tried)
-    trouble = None
-    if failed:
-        assert isinstance(outcome, Failure)
-        attributes["error.type"] = str(outcome.status_code or outcome.category.value)
-        trouble = Trouble(outcome.category.value, outcome.message)
-    traces.note(
-        Span(
-            "deliver",
-            _kind(job.queue),
-            within(came, span_of_try(job, attempt)),
-            span_of(came),
-            ended_ns - int(took_s * 1e9),
-            ended_ns,
-            attributes,
-            trouble,
-            span_of_try(job, job.attempts)
-            if job.attempts > bool(job.generation)
-            else None,  # a redrive begins behind one
-        )
-    )
+    exchange = tried.exchange
+    bare = Exchange(exchange.url, status_code=exchange.status_code, method=exchange.method)
+    # Without bodies and headers: thousands may wait, and a collector that is gone must not cost memory.
+    light = job._replace(body=b"", headers=None, edited_headers=None)
+    traces.note(Told(light, came, len(job.body), tried.outcome, bare, ended_ns - int(took_s * 1e9), ended_ns))
 
 
 def _facts(job: Job, attempt: int) -> Attributes:
@@ -54,7 +71,6 @@ def _facts(job: Job, attempt: int) -> Attributes:
         "messaging.operation.name": "deliver",
         "messaging.destination.name": job.queue,
         "messaging.message.id": str(job.event_id),
-        "messaging.message.body.size": len(job.body),
         "redrive.org_id": str(job.org_id),
         "redrive.event_id": str(job.event_id),
         "redrive.event_type": job.event_type,
@@ -71,8 +87,7 @@ def _facts(job: Job, attempt: int) -> Attributes:
     return facts
 
 
-def _sent(job: Job, tried: Try) -> Attributes:
-    exchange = tried.exchange
+def _sent(job: Job, exchange: Exchange) -> Attributes:
     told: Attributes = {}
     if exchange.url is not None:
         told["url.full"] = exchange.url

@@ -114,7 +114,7 @@ class Sending:
         why = "the collector did not take them"
         self._under_way = len(noted)
         try:
-            spans = [self._span(one) if isinstance(one, Span) else one for one in noted]
+            spans = [self._made(one) for one in noted]
             result = self._exporter.export(spans)
         except Exception as error:  # noqa: BLE001 - whatever it is, the thread goes on: nothing depends on a span
             result, why = SpanExportResult.FAILURE, type(error).__name__
@@ -126,6 +126,12 @@ class Sending:
         self._is_down = True
         if not self._is_given_up:
             traces.lose(len(noted), why)
+
+    def _made(self, noted: Any) -> ReadableSpan:
+        """Of what we noted; what a handler made itself is one already."""
+        if isinstance(noted, ReadableSpan):
+            return noted
+        return self._span(noted if isinstance(noted, Span) else noted())
 
     def _span(self, noted: Span) -> ReadableSpan:
         own = span_context(noted.traceparent, trace.span_of(noted.traceparent), is_remote=False)

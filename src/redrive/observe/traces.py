@@ -23,7 +23,6 @@ MAX_WAITING_SPANS = 8_192  # some 10 MB at most
 BATCH_SPANS = 512
 SEND_EVERY_S = 1.0
 FLUSH_S = 2.0  # when the process ends: what is not sent by then is lost
-MAX_STATE_BYTES = trace.MAX_TRACESTATE_CHARS
 EXTRA = "opentelemetry-sdk and its OTLP exporter"
 
 Kind = Literal["server", "client", "producer", "consumer", "internal"]
@@ -77,7 +76,7 @@ class _Sink:
     def __init__(self) -> None:
         self.is_on = False
         self.share = 0.0
-        self.waiting: deque[Any] = deque()  # Span; or what OpenTelemetry itself made of a handler's own spans
+        self.waiting: deque[Any] = deque()  # Span, what makes one, or what OpenTelemetry itself made for a handler
         self.dropped = 0
         self.wanted = threading.Event()
 
@@ -95,6 +94,7 @@ def dropped() -> int:
 
 
 def note(span: object) -> None:
+    """A Span, or what makes one when it is called: by the thread that sends it, where it takes longer."""
     waiting = _sink.waiting
     if len(waiting) >= MAX_WAITING_SPANS:
         lose(1, "more of them wait than are kept")
