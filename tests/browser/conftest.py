@@ -26,6 +26,7 @@ from support.receiver import Receiver, open_receiver
 __all__ = ["clock", "empty_url", "shared_database"]
 
 NO_BROKER = "amqp://127.0.0.1:9"  # so that pages offer it; nothing is published
+NO_MAIL = "smtp://127.0.0.1:9?starttls=none"
 
 SignedIn = Callable[..., Awaitable[Page]]
 
@@ -50,7 +51,9 @@ async def installation(
     chromium: Browser, empty_url: str, shared_database: Shared, clock: ManualClock
 ) -> AsyncIterator[Installation]:
     stores = shared_database.ways.stores
-    async with open_installation(empty_url, clock=clock, stores=stores, rabbitmq_url=NO_BROKER) as redrive:
+    async with open_installation(
+        empty_url, clock=clock, stores=stores, rabbitmq_url=NO_BROKER, smtp_url=NO_MAIL
+    ) as redrive:
         yield redrive
 
 

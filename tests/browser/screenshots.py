@@ -42,7 +42,7 @@ async def main(names: Sequence[str]) -> int:
     async with AsyncExitStack() as stack:
         url = await stack.enter_async_context(private_postgres())
         receiver = await stack.enter_async_context(open_receiver())
-        redrive = await stack.enter_async_context(installation(url))
+        redrive = await stack.enter_async_context(installation(url, smtp_url="smtp://127.0.0.1:9?starttls=none"))
         chromium = await stack.enter_async_context(open_chromium())
         await sample.live_through(redrive, receiver)
         await stack.enter_async_context(redrive.working(sample.HANDLERS))

@@ -3,6 +3,8 @@
 import asyncio
 import json
 import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from uuid import UUID
 
 import pytest
@@ -10,11 +12,15 @@ from pydantic import SecretStr
 from standardwebhooks import Webhook
 
 from redrive.api_process import open_notice_worker, run_api
+from redrive.app import open_sweeper
 from redrive.core.channels import notice_queue
 from redrive.core.ports import HTTP_QUEUE
 from redrive.engine.herald import Herald
+from redrive.engine.janitor import Janitor
 from redrive.settings import Settings
+from redrive.store.audit import Act
 from redrive.store.notices import Notices
+from redrive.store.retention import Retention
 from redrive.store.seal import Sealer
 from redrive.store.tasks import Tasks
 from support.engine import Engine, ManualClock, Shared, claim_due, live, until
@@ -151,3 +157,35 @@ async def test_the_process_of_the_api_alone_tells_people(live: Engine, mail: Mai
         await running
     assert mail.messages[0]["subject"] == "[Redrive default] ERROR: No worker is at work"
     await assert_sound(live.url)
+
+
+async def test_a_task_that_used_up_its_retries_and_one_that_waited_for_a_week_are_each_a_mail(
+    redrive: Installation, mail: MailServer, receiver: HoldingReceiver, clock: ManualClock
+) -> None:
+    """What administrators are told of: the last retry failed, and pending for seven days."""
+    await mailbox(redrive, event_types=["redrive.dead_letter"])
+    broken = await redrive.api.endpoint(receiver.url)
+    relay = await redrive.api.relay()
+    receiver.usual = 503
+    await redrive.api.event(broken["id"])
+    await redrive.work()
+    for delay_s in (5, 30, 300):
+        assert mail.messages == []
+        clock.advance(delay_s)
+        await redrive.work()
+        await tell(redrive)
+    (exhausted,) = mail.messages
+    assert "its retries are used up" in " ".join(exhausted.get_content().split())
+
+    await redrive.api.webhook(relay, b"1")
+    clock.advance(7 * 86_400 + 3_600)
+    async with open_sweeper(redrive.settings, redrive.url, Act("engine"), clock=clock) as sweeper:
+        await Janitor(lambda: _opened(sweeper), every_s=3_600, dice=lambda: 0.5, rest=0).sweep(rested_s=1_800)
+    await tell(redrive)
+    _, expired = mail.messages
+    assert "it is older than its policy allows" in " ".join(expired.get_content().split())
+
+
+@asynccontextmanager
+async def _opened(sweeper: Retention) -> AsyncIterator[Retention]:
+    yield sweeper

@@ -32,6 +32,7 @@ class MailServer:
     messages: list[EmailMessage] = field(default_factory=list)
     envelopes: list[list[str]] = field(default_factory=list)
     raw: list[bytes] = field(default_factory=list)
+    begun: list[str] = field(default_factory=list)  # the Message-ID of each that came, whatever became of it
     logins: list[tuple[str, str]] = field(default_factory=list)
     at_rcpt: dict[str, str] = field(default_factory=dict)
     at_data: list[str] = field(default_factory=list)  # one each
@@ -63,14 +64,16 @@ class MailServer:
         return "250 OK"
 
     async def handle_DATA(self, server: Any, _session: Session, envelope: Envelope) -> str:
+        assert isinstance(envelope.content, bytes)
+        message = BytesParser(EmailMessage, policy=email.policy.default).parsebytes(envelope.content)
+        self.begun.append(str(message["message-id"]))
         if self.at_data:
             return self.at_data.pop(0)
         if self.hangs:
             await server.loop.run_in_executor(None, self.let_go.wait, HOLD_S)
             return "451 too late"
-        assert isinstance(envelope.content, bytes)
         self.raw.append(envelope.content)
-        self.messages.append(BytesParser(EmailMessage, policy=email.policy.default).parsebytes(envelope.content))
+        self.messages.append(message)
         self.envelopes.append(list(envelope.rcpt_tos))
         return "250 OK"
 

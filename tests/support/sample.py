@@ -213,6 +213,9 @@ async def _furnish(redrive: Installation, receiver: Receiver) -> None:
     )
     await sample_runs.define(redrive, receiver)
     await redrive.api.relay(name="webhooks on a laptop", external_system="Stripe")
+    if redrive.settings.mail_server is not None:
+        people = {"kind": "mail", "to": ["on-call@example.com", "ops@example.com"], "event_types": ["redrive.alert.*"]}
+        await redrive.api.post("/v1/endpoints", {"name": "on call", **people})
     for email, name, role in PEOPLE:
         await redrive.api.post("/v1/users", {"email": email, "name": name, "role": role, "password": PASSWORD})
     await redrive.api.post("/v1/keys", {"name": "shop backend", "role": "IT_MANAGER", "scope": "produce"})

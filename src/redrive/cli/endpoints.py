@@ -13,16 +13,16 @@ from redrive.api.endpoint_input import (
     MIN_RATE_PER_S,
 )
 from redrive.cli import endpoint_health, lanes, shapes
-from redrive.cli.connect import Desk, act_of, open_desk
+from redrive.cli.connect import act_of, open_desk
+from redrive.cli.endpoint_given import APPRISE_VARIABLE, check_place, check_route, check_texts, given_url
 from redrive.cli.lookup import find_endpoint, require_one_of
 from redrive.cli.options import AsJson, Because, Called, Where, command
 from redrive.cli.output import Column, cell, emit, note, say, table
 from redrive.cli.pausing import switch
 from redrive.cli.runner import Refused, WrongUsage, run
 from redrive.cli.send import payload_of
-from redrive.core.address import AddressRules, BadUrl, parse_target
-from redrive.core.broker import RABBITMQ_KIND
-from redrive.core.broker_route import MAX_NAME_BYTES, is_short, key_problem, route_text
+from redrive.core.broker_route import route_text
+from redrive.core.channels import APPRISE_KIND, MAIL_KIND
 from redrive.core.policy import MAX_TIMEOUT_S, MIN_TIMEOUT_S
 from redrive.store import endpoints as store
 from redrive.store import pausing
@@ -35,8 +35,6 @@ from redrive.store.pausing import PauseScope
 from redrive.store.policies import get_policy
 
 MAX_TEXT_CHARS = 200
-MAX_EVENT_TYPES = 100
-KINDS = ("http", RABBITMQ_KIND)
 CLOCK = DatabaseClock()
 
 app = typer.Typer(
@@ -73,12 +71,22 @@ class Pace:
 class Route:
     """Where to, if not to a URL."""
 
-    kind: Annotated[str, typer.Option("--kind", help="http, or rabbitmq for an exchange of RabbitMQ.")] = "http"
+    kind: Annotated[
+        str, typer.Option("--kind", help="http; rabbitmq: an exchange of RabbitMQ; mail; apprise: chat and the like.")
+    ] = "http"
     exchange: Annotated[
         str | None, typer.Option("--exchange", help='Of RabbitMQ; "" is the default exchange, whose keys are queues.')
     ] = None
     routing_key: Annotated[
         str | None, typer.Option("--routing-key", help="For that exchange; without it the event's type is the key.")
+    ] = None
+    to: Annotated[list[str] | None, typer.Option("--to", help="An address, for --kind mail. Repeatable.")] = None
+    apprise_url: Annotated[
+        str | None,
+        typer.Option(
+            "--apprise-url",
+            help=f"Of the service, for --kind apprise. A secret: - reads it from {APPRISE_VARIABLE}, else from stdin.",
+        ),
     ] = None
 
 
@@ -144,17 +152,15 @@ def add(
             policy=policy,
             external_system=external_system,
             timeout_s=timeout_s,
-            **asdict(route),
+            **asdict(route)
+            | {"to": tuple(route.to) if route.to else None, "apprise_url": given_url(route.apprise_url)},
             **asdict(pace),
         )
-        _check_texts(spec)
-        _check_route(spec)
+        check_texts(spec)
+        check_route(spec)
         require_one_of("answer to a block", pace.on_block, ("skip", "halt"))
         async with open_desk(where) as desk:
-            if url is None:
-                _check_broker(desk)
-            else:
-                _check_url(url, AddressRules(desk.settings.allow_networks))
+            await check_place(desk, spec)
             sealer = await desk.sealer()
             async with desk.session() as session:
                 if policy is not None and await get_policy(session, policy) is None:
@@ -165,6 +171,9 @@ def add(
                     raise Refused(f'There is an endpoint named "{name}" already. Choose another name.') from None
         if as_json:
             emit(shapes.endpoint(row) | {"secret": secret})
+        elif route.kind in (MAIL_KIND, APPRISE_KIND):  # which sign nothing
+            say(str(row["id"]))
+            note(f'This is the id of endpoint "{name}". `redrive endpoints test` sends it something.')
         else:
             say(secret)
             note(f'This is the secret of endpoint {row["id"]} ("{name}"). It is not shown again.')
@@ -308,61 +317,12 @@ def _set_disabled(where: Where, called: str, disabled: bool, because: str | None
     run(work)
 
 
-def _check_texts(spec: EndpointSpec) -> None:
-    if len(spec.event_types) > MAX_EVENT_TYPES:
-        raise WrongUsage(f"An endpoint has at most {MAX_EVENT_TYPES} event types.")
-    for text in (spec.name, *spec.event_types, *([spec.external_system] if spec.external_system is not None else [])):
-        if not 1 <= len(text) <= MAX_TEXT_CHARS or not text.isprintable():
-            raise WrongUsage(f"Names and event types have 1 to {MAX_TEXT_CHARS} printable characters.")
-
-
-def _check_route(spec: EndpointSpec) -> None:
-    """Refuse what its kind cannot have, or cannot be without."""
-    require_one_of("kind", spec.kind, KINDS)
-    if spec.kind != RABBITMQ_KIND:
-        if spec.url is None:
-            raise WrongUsage("Say where to deliver: a URL.")
-        if spec.exchange is not None or spec.routing_key is not None:
-            raise WrongUsage(f"--exchange and --routing-key are for --kind {RABBITMQ_KIND}.")
-        return
-    if spec.url is not None:
-        raise WrongUsage(f"An endpoint of kind {RABBITMQ_KIND} has no URL: it has an --exchange.")
-    if spec.exchange is None:
-        raise WrongUsage(f"Say where to publish: --kind {RABBITMQ_KIND} needs --exchange.")
-    for text in (spec.exchange, spec.routing_key or ""):
-        if not is_short(text) or not text.isprintable():
-            raise WrongUsage(f"Exchanges and routing keys have at most {MAX_NAME_BYTES} bytes, all printable.")
-    why = key_problem(spec.exchange, spec.routing_key)
-    if why is not None:
-        raise WrongUsage(f"--routing-key {why}.")
-
-
-def _check_broker(desk: Desk) -> None:
-    if not desk.settings.broker_urls:
-        raise Refused(
-            "There is no RabbitMQ here. Name it with REDRIVE_RABBITMQ_URL, here and where the API and the workers run."
-        )
-    owner = desk.settings.rabbitmq_org
-    if owner != desk.org:
-        raise Refused(f'RabbitMQ belongs to the org "{owner}" (REDRIVE_RABBITMQ_ORG): only that one can use it.')
-
-
-def _check_url(url: str, rules: AddressRules) -> None:
-    """Refuse what deliveries would refuse, as far as it can be told without a look-up."""
-    try:
-        target = parse_target(url)
-    except BadUrl as problem:
-        raise WrongUsage(f"The URL cannot be used: {problem}") from None
-    why = rules.refusal(target.ip) if target.ip is not None else None
-    if why is not None:
-        raise Refused(
-            f"Deliveries may not reach {target.ip}: {why}. If it is meant, open its network with "
-            f"REDRIVE_ALLOW_NETWORKS={target.ip}, here and where the workers run."
-        )
-
-
 def _place(endpoint: shapes.Shape) -> object:
     """Its URL, or what it has instead."""
+    if endpoint["to"] is not None:
+        return ", ".join(map(str, _listed(endpoint["to"])))
+    if endpoint["apprise_url"] is not None:
+        return endpoint["apprise_url"]
     exchange, key = endpoint["exchange"], endpoint["routing_key"]
     return endpoint["url"] if exchange is None else route_text(str(exchange), None if key is None else str(key))
 

@@ -5,7 +5,7 @@ where to look; any other event is shown by its type, its id and its payload.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -26,10 +26,8 @@ _PAGES = {
     "endpoint": "/endpoints/{}",
     "run": "/runs/{}",
     "alert": "/alerts",
-    "alert_rule": "/alerts",
-    "incident": "/alerts",
 }
-_NOT_SEEN = frozenset({"since", "text", "advice"})  # told in sentences of their own
+_NOT_SEEN = frozenset({"since"})  # told in a line of its own
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +68,7 @@ def _notice(value: Mapping[str, Any], public_url: str | None) -> Told:
     mark = {"error": "ERROR: ", "warning": "Warning: ", "success": "Over: "}.get(severity, "")
     subject = _cut(f"[Redrive {org}] {mark}{one_line(_first_sentence(value['text']))}", MAX_SUBJECT_CHARS)
     since = facts.get("since") or value.get("at")
-    seen = [(name, fact) for name, fact in facts.items() if fact is not None and name not in _NOT_SEEN][:MAX_FACTS]
+    seen = [(name, fact) for name, fact in _seen(facts) if fact not in (None, [], {})][:MAX_FACTS]
     paragraphs = [value["text"], f"Since: {_moment(since)}\nOrg: {org}\nKind: {one_line(str(value['kind']))}"]
     if seen:
         paragraphs.append("What was seen:\n" + "\n".join(f"  {_label(name)}: {_fact(fact)}" for name, fact in seen))
@@ -79,6 +77,17 @@ def _notice(value: Mapping[str, Any], public_url: str | None) -> Told:
         paragraphs.append(f"Look at it: {link}")
     paragraphs.append(f"Notice: {one_line(str(value.get('id', '')))}")
     return Told(subject, _closed(paragraphs, public_url), severity)
+
+
+def _seen(facts: Mapping[str, Any]) -> Iterator[tuple[str, object]]:
+    """One fact after another. Of an alert: what its rule saw, and of what."""
+    for name, fact in facts.items():
+        if isinstance(fact, dict) and name == "saw":
+            yield from fact.items()
+        elif isinstance(fact, dict) and name == "subject":
+            yield str(fact.get("kind", "subject")), fact.get("name")
+        elif name not in _NOT_SEEN:
+            yield name, fact
 
 
 def _event(event_type: str, event_id: UUID, body: bytes, value: object) -> Told:

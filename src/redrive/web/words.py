@@ -28,7 +28,7 @@ REASONS = {
     "skipped": "skipped by a person",
 }
 
-KINDS = {"rabbitmq": "RabbitMQ"}
+KINDS = {"rabbitmq": "RabbitMQ", "mail": "mail", "apprise": "chat"}
 
 SENDERS = {"standard": "Standard Webhooks", "github": "GitHub", "stripe": "Stripe", "slack": "Slack"}
 

@@ -13,7 +13,8 @@ from redrive.api.endpoint_view import endpoint_view
 from redrive.api.problems import not_found
 from redrive.api.queries import id_in_path
 from redrive.api.shapes import Shape
-from redrive.core.broker import RABBITMQ_KIND, RABBITMQ_QUEUE
+from redrive.core.broker import RABBITMQ_KIND
+from redrive.core.channels import APPRISE_KIND, MAIL_KIND, SUGGESTED_TYPES
 from redrive.core.inbound import Scheme
 from redrive.store import deliveries, endpoints, pausing
 from redrive.store.db import Record, Session
@@ -75,7 +76,7 @@ class EndpointPage:
     health: EndpointHealth
     state: EndpointState
     hubs: int | None  # of a relay: connected to this process
-    lacks_worker: bool  # of kind rabbitmq: none that is at work knows the broker
+    lacks_worker: bool  # none that is at work can serve its kind: no broker, no mail server, no apprise
     chart: Markup | None  # None where there was no try for a day
     pause: Pause
     lanes: list[Lane]
@@ -103,8 +104,11 @@ class EndpointFormPage:
     policies: list[str]
     kind: str
     offers_broker: bool = False
+    offers_mail: bool = False
+    offers_apprise: bool = False
 
     path = PATH
+    suggested = SUGGESTED_TYPES
     schemes = tuple(Scheme)
 
 
@@ -153,10 +157,14 @@ async def new_endpoint_page(request: Request, visitor: Visitor, context: Context
         frame = await load_frame(session, visitor, context, PATH)
         offered = await _policies(session)
     offers_broker = context.broker_org is not None and context.broker_org == visitor.org_name
-    kinds = (RELAY, RABBITMQ_KIND) if offers_broker else (RELAY,)
+    offers = {
+        RABBITMQ_KIND: offers_broker,
+        MAIL_KIND: context.has_mail,
+        APPRISE_KIND: context.judge_service is not None,
+    }
     asked = request.query_params.get("kind", HTTP_KIND)
-    kind = asked if asked in kinds else HTTP_KIND
-    return render(request, "endpoint_form.html", EndpointFormPage(frame, None, offered, kind, offers_broker))
+    kind = asked if asked == RELAY or offers.get(asked) else HTTP_KIND
+    return render(request, "endpoint_form.html", EndpointFormPage(frame, None, offered, kind, *offers.values()))
 
 
 @router.get(f"{PATH}/{{endpoint_id}}/edit")
@@ -169,9 +177,12 @@ async def edit_endpoint_page(endpoint_id: str, request: Request, visitor: Visito
     return render(request, "endpoint_form.html", EndpointFormPage(frame, shape, offered, row["kind"]))
 
 
-async def _somebody_publishes(session: Session, context: ApiContext) -> bool:
+async def _lacks_worker(session: Session, context: ApiContext, kind: str) -> bool:
+    """Whether its kind needs what not every worker has, and none that is at work has it."""
+    if kind not in (RABBITMQ_KIND, MAIL_KIND, APPRISE_KIND):
+        return False
     workers = await list_workers(session, context.clock)
-    return any(RABBITMQ_QUEUE in worker.queues and not worker.is_silent for worker in workers)
+    return not any(kind in worker.queues and not worker.is_silent for worker in workers)
 
 
 async def _policies(session: Session) -> list[str]:
@@ -218,7 +229,7 @@ async def endpoint_page(endpoint_id: str, request: Request, visitor: Visitor, co
             health=await health_of(session, row["id"]),
             state=state,
             hubs=context.hubs_of(row["kind"], row["id"]),
-            lacks_worker=row["kind"] == RABBITMQ_KIND and not await _somebody_publishes(session, context),
+            lacks_worker=await _lacks_worker(session, context, row["kind"]),
             chart=drawn_history(history.points, frame.now) if history.points else None,
             pause=pause,
             lanes=lanes.lanes,

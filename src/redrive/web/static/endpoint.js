@@ -60,7 +60,8 @@ async function follow(event) {
 
 function say(attempt, status) {
   const took = attempt.duration_ms === null ? "" : ` in ${Math.round(attempt.duration_ms).toLocaleString("en-US")} ms`;
-  const how = attempt.status_code === null ? "confirmed by RabbitMQ" : `HTTP ${attempt.status_code}`;
+  const taken = { PUBLISH: "confirmed by RabbitMQ", MAIL: "the mail server has taken it", NOTIFY: "the service has taken it" };
+  const how = taken[attempt.request?.method] ?? `HTTP ${attempt.status_code}`;
   if (status === "delivered") return tell("ok", `Delivered: ${how}${took}.`, attempt.task_id);
   tell("bad", `Failed${took}: ${sentence(attempt.error_message)}`, attempt.task_id);
 }

@@ -7,11 +7,14 @@ document.addEventListener("sent", async (event) => {
   if (!event.target.matches("[data-new-endpoint]")) return;
   event.preventDefault();
   const { answer } = event.detail;
-  await showSecret({
-    title: `The secret of ${answer.name}`,
-    text: "Deliveries are signed with it (webhook-signature). Give it to the receiver, so that it can tell ours from others.",
-    secret: answer.secret,
-  });
+  const signs = !["mail", "apprise"].includes(answer.kind);
+  if (signs) {
+    await showSecret({
+      title: `The secret of ${answer.name}`,
+      text: "Deliveries are signed with it (webhook-signature). Give it to the receiver, so that it can tell ours from others.",
+      secret: answer.secret,
+    });
+  }
   toastAfterwards("Endpoint made. Send it a test delivery.");
   location.assign(`/endpoints/${answer.id}`);
 });
