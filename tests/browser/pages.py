@@ -63,6 +63,10 @@ async def _open_replay(page: Page) -> None:
     await page.locator("dialog[open] summary").click()
 
 
+async def _unfold_rule(page: Page) -> None:
+    await page.locator("#rule-failure_rate summary").click()
+
+
 PAGES: Sequence[Place] = (
     Place("sign-in", "/sign-in", signed_in=False),
     Place("dashboard", "/"),
@@ -95,6 +99,7 @@ PAGES: Sequence[Place] = (
     Place("policy-new", "/policies/new"),
     Place("operations", "/operations"),
     Place("operation", "/operations/{id}", "/v1/operations?state=running"),
+    Place("alerts", "/alerts", act=_unfold_rule),
     Place("audit", "/audit"),
     Place("settings", "/settings"),
     Place("settings-users", "/settings/users"),

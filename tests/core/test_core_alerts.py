@@ -179,6 +179,19 @@ def test_a_job_is_stale_after_three_of_its_intervals_and_a_minute_at_least() -> 
     assert [s.subject.name for s in sights if s.standing is Standing.ABOVE] == ["1/61", "3600/10801"]
 
 
+def test_jobs_that_fell_silent_with_all_workers_are_told_by_one_alert() -> None:
+    gone, hung = JobReading("heartbeat", 15, 100, None, 100), JobReading("herald", 1, 100, None, 3)
+    parts = ALL_WELL._replace(jobs=[gone, hung])
+    assert _stale(parts._replace(silent_s=90)) == ["herald"]
+    assert _stale(parts._replace(silent_s=5)) == ["heartbeat", "herald"]
+    assert _stale(parts._replace(silent_s=None)) == ["heartbeat", "herald"]
+
+
+def _stale(reading: InstallationReading) -> list[str | None]:
+    sights = of_installation(reading, DEFAULTS)["job_stale"]
+    return [sight.subject.name for sight in sights if sight.standing is Standing.ABOVE]
+
+
 def test_what_an_org_sets_is_checked_and_what_it_once_set_never_breaks_a_rule() -> None:
     rule = RULES["failure_rate"]
     terms = read_terms(rule, {"threshold": 0.5, "enabled": False})

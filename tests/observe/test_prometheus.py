@@ -207,6 +207,7 @@ async def _texts_are_sound(served: Served, doors: list[str]) -> None:
         plain = await client.get("/metrics")
         text = plain.body.decode()
         await promtool("check", "metrics", given=text)
+        assert not any(secret in text for secret in (ADMIN_KEY, SECRET_KEY, "/flaky", "only.", "for.nobody", "default"))
         types = dict(line.split()[2:4] for line in text.splitlines() if line.startswith("# TYPE"))
         assert {name: documented.get(name) for name in types} == types
         client.close()

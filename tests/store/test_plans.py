@@ -34,7 +34,7 @@ MINUTE = timedelta(minutes=1)
 _numbers = count()
 HOT = {
     "task", "event", "attempt", "payload", "dead_letter", "idempotency", "operation", "operation_item", "pulse",
-    "letter_count", "endpoint_history", "notice", "lane", "lane_gap",
+    "letter_count", "endpoint_history", "notice", "lane", "lane_gap", "alert", "endpoint_state",
 }  # fmt: skip
 Arguments = tuple[object, ...]
 ENDED_OPERATIONS = """
@@ -47,6 +47,14 @@ ENDED_OPERATIONS = """
 TOLD_NOTICES = """
     INSERT INTO redrive.notice (org_id, id, at, kind, severity, subject_kind, text, facts, told_at)
     SELECT org_id, redrive.uuid7(), now(), 'a' || n % 5, 'info', 'org', 'A word.', '{}', now()
+      FROM redrive.org, generate_series(1, 5000) n"""
+
+
+ENDED_ALERTS = """
+    INSERT INTO redrive.alert (org_id, id, rule, severity, subject_kind, opened_at, over_at, text, over_text, saw,
+                               notice_id, over_notice_id)
+    SELECT org_id, redrive.uuid7(), 'r' || n % 10, 'info', 'org', now() - n * interval '1 min', now(), 'A word.',
+           'Over.', '{}', redrive.uuid7(), redrive.uuid7()
       FROM redrive.org, generate_series(1, 5000) n"""
 
 
@@ -159,6 +167,18 @@ def _kept(facts: Facts) -> Arguments:
     )
 
 
+def _watched(facts: Facts) -> Arguments:
+    return facts.now, [facts.engine.org_id], [900.0], [900.0], [900.0]
+
+
+def _ended_alerts(facts: Facts) -> Arguments:
+    return facts.now, [facts.engine.org_id], [new_id()], ["over"], [new_id()]
+
+
+def _alerts(*filters: object) -> Callable[[Facts], Arguments]:
+    return lambda facts: (facts.engine.org_id, *filters, None, None, 51)
+
+
 ENGINE = [
     Case("claim", _claim, "task_stream", sorts=False),
     Case("survey", lambda facts: (facts.now, [HTTP_QUEUE], 1_000), "task_stream", sorts=False),
@@ -188,6 +208,11 @@ ENGINE = [
     Case("take_notices", lambda facts: (100,), "notice_untold", sorts=False),
     Case("mark_told", lambda facts: (facts.now, [facts.engine.org_id], [new_id()]), "notice_pkey"),
     Case("take_calls", lambda facts: (facts.now, 3600.0, 5, 60.0, 20), "notice_uncalled"),
+    *(Case("alert_numbers", _watched, index) for index in ("pulse_pkey", "dead_letter_by_age", "task_pkey")),
+    Case("alert_due", lambda facts: (facts.now, 1_000), "task_stream", sorts=False),
+    Case("alert_endpoints", lambda facts: ([facts.engine.org_id], 1_000), "endpoint_state_shut"),
+    Case("firing_alerts", lambda facts: ([facts.engine.org_id],), "alert_firing"),
+    Case("end_alerts", _ended_alerts, ("alert_pkey", "alert_firing")),
     Case("mark_many", lambda facts: (facts.engine.org_id, [new_id()], "ignored", "a", "b"), "dead_letter_pkey"),
     Case("returns", lambda facts: ([facts.engine.org_id], [facts.task_id]), "dead_letter_pkey"),
     Case("unseen_dead_events", _by_events, "task_of_event"),
@@ -205,6 +230,7 @@ JANITOR = [
     Case("forget_history", lambda facts: (facts.now, 1.0, 5_000), "endpoint_history_by_age"),
     Case("forget_gaps", lambda facts: (facts.now, 1.0, 5_000), "lane_gap_age"),
     Case("delete_notices", lambda facts: (facts.engine.org_id, facts.now, 1.0, 500), "notice_by_age", sorts=False),
+    Case("delete_alerts", lambda facts: (facts.engine.org_id, facts.now, 1.0, 500), "alert_by_end", sorts=False),
     Case("fold_letter_counts", lambda facts: (facts.engine.org_id, 2_000), "letter_count_in_shards"),
 ]
 
@@ -318,6 +344,10 @@ APP = [
     Case("count_operations", lambda facts: (*_operations(True)(facts)[:4], 100), "operation_unfinished"),
     Case("list_notices", lambda facts: (facts.engine.org_id, None, None, None, 51), "notice_by_age", sorts=False),
     Case("list_notices", lambda facts: (facts.engine.org_id, "rare", None, None, 51), "notice_by_kind", sorts=False),
+    Case("list_alerts", _alerts(None, None, None), "alert_by_age", sorts=False),
+    Case("list_alerts", _alerts(None, "rare", None), "alert_by_rule", sorts=False),
+    Case("list_alerts", _alerts("firing", None, None), ("alert_firing", "alert_by_age")),
+    Case("firing_now", lambda facts: (facts.engine.org_id,), "alert_firing"),
     Case("pulse", lambda facts: (facts.engine.org_id, facts.now, "2 hours", 84), "pulse_pkey"),
     Case(
         "worst_endpoints",
@@ -345,6 +375,7 @@ async def databases(postgres: EmbeddedPostgres, template_database: str) -> Async
                 facts[name] = await _fill(engine, clock)
                 await _as_superuser(postgres, name, ENDED_OPERATIONS)
                 await _as_superuser(postgres, name, TOLD_NOTICES)
+                await _as_superuser(postgres, name, ENDED_ALERTS)
                 await _as_superuser(postgres, name, "ANALYZE")
         yield facts
 

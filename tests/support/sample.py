@@ -19,10 +19,14 @@ from typing import Any
 from uuid import UUID
 
 from redrive.app import open_worker
+from redrive.core.alerts import RULES, read_terms
 from redrive.core.breaker import BreakerState
 from redrive.core.ports import HealthReport
 from redrive.destinations.python import Handler
 from redrive.engine.worker import Worker
+from redrive.store.alert_rounds import AlertRounds
+from redrive.store.alerts import put_rule
+from redrive.store.audit import Act
 from redrive.store.endpoint_history import Ledger
 from redrive.store.endpoint_states import BreakerStates
 from redrive.store.events import NewEvent, accept
@@ -155,6 +159,18 @@ async def live_through(
     await _remember(redrive, end, chance)
     await sample_broker.collect(redrive, end)
     await _act(redrive)
+    await _watch(redrive, end)
+
+
+async def _watch(redrive: Installation, end: datetime) -> None:
+    """Alerts of the last hours: one that is over since somebody thought better of its threshold, and what fires."""
+    rule = RULES["dead_letters_open"]
+    engine, act = redrive.stores.engine, Act("somebody")
+    for hours, threshold in ((3, 0), (1, 500), (0, 500)):
+        clock = ManualClock(end - timedelta(hours=hours))
+        async with redrive.stores.app.tenant(redrive.org_id) as session:
+            await put_rule(session, rule, read_terms(rule, {"threshold": threshold}), act, clock)
+        await AlertRounds(engine, clock, every_s=0).look()
 
 
 # -- those who take part -------------------------------------------------------------------------------------------

@@ -34,6 +34,7 @@ class MetricsDesk:
         self._installation = Installation(context.engine_db, context.clock)
         self._children = _children() if children is None else children
         self._is_up = False
+        self._reading: asyncio.Task[Numbers] | None = None
         ours = server_gauges(lambda: float(self._is_up), lambda: float(self.teller.tells))
         self._own = ProcessNumbers(PROCESS, (*OF_SERVERS, *ours))
         BUILD.ask(lambda: 1, (context.version,))
@@ -51,17 +52,26 @@ class MetricsDesk:
         return text, content_type
 
     async def _numbers(self) -> Numbers | None:
-        """None: another server tells them, or the database is away."""
+        """None: another server tells them, or the database is away or slow."""
+        answered = False
         try:
             async with asyncio.timeout(DATABASE_WITHIN_S):
-                is_ours = self.teller.tells or await self.teller.renew()
-                numbers = await self._installation.numbers() if is_ours else None
-                self._is_up = True
+                is_ours = await self.teller.renew()
+                answered = True
+                numbers = await asyncio.shield(self._read()) if is_ours else None
         except OUTAGES as error:
-            self._is_up = False
-            log.warning("scrape_without_database", error_type=type(error).__name__)
+            self._is_up = answered and isinstance(error, TimeoutError)  # it is there, but takes its time
+            log.warning("scrape_without_installation", error_type=type(error).__name__, database_up=self._is_up)
             return None
+        self._is_up = True
         return numbers if self.teller.tells else None
+
+    def _read(self) -> asyncio.Task[Numbers]:
+        """A reading that takes longer than a scrape may goes on, and whoever scrapes next waits for it."""
+        if self._reading is None or self._reading.done():
+            self._reading = asyncio.create_task(self._installation.numbers())
+            self._reading.add_done_callback(_look_at)
+        return self._reading
 
     async def _ask(self, name: str, where: str, accept: str) -> str | None:
         try:
@@ -70,6 +80,12 @@ class MetricsDesk:
             SCRAPE_FAILURES.add()
             log.info("scrape_without_worker", name=name, error_type=type(error).__name__)
             return None
+
+
+def _look_at(reading: asyncio.Task[Numbers]) -> None:
+    """Whoever waited has heard of its error; where nobody did any more, the next reading meets it again."""
+    if not reading.cancelled():
+        reading.exception()
 
 
 def _children() -> dict[str, str]:

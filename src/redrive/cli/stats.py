@@ -1,34 +1,111 @@
-"""`redrive stats`: where an org stands, in numbers."""
+"""`redrive stats`: where an org stands, in numbers, and how its deliveries went."""
 
 from dataclasses import asdict
+from enum import StrEnum
+from typing import Annotated
 
 import typer
 
+from redrive.api.analytics_shapes import analytics_shape
 from redrive.cli.connect import open_desk
 from redrive.cli.options import AsJson, Where, command
-from redrive.cli.output import emit, facts
+from redrive.cli.output import Column, emit, facts, say, table
 from redrive.cli.runner import run
+from redrive.core.analytics import PERIODS, Dimension, Outcomes, Period
+from redrive.store.analytics import DEFAULT_TOP_KEYS, MAX_TOP_KEYS, Course, Ranking, by_key, over_time
 from redrive.store.clock import DatabaseClock
+from redrive.store.db import Session
 from redrive.store.stats import stats as store_stats
+
+
+class Window(StrEnum):
+    HOUR = "1h"
+    DAY = "24h"
+    WEEK = "7d"
+    MONTH = "30d"
+    YEAR = "365d"
+
+
+class Sort(StrEnum):
+    VOLUME = "volume"
+    FAILURES = "failures"
+
+
+COLUMNS = ("delivered", "failed", "success", "retries", "rescued", "p50", "p95", "p99")
 
 
 def add_to(app: typer.Typer) -> None:
     command(app, "stats")(stats)
 
 
-def stats(where: Where, as_json: AsJson = False) -> None:
+def stats(
+    where: Where,
+    window: Annotated[Window | None, typer.Option(help="How deliveries went since then.")] = None,
+    by: Annotated[
+        Dimension | None, typer.Option(help="The same for each of these, in the last 24 h or --window.")
+    ] = None,
+    sort: Annotated[Sort, typer.Option(help="With --by: what comes first.")] = Sort.VOLUME,
+    limit: Annotated[int, typer.Option(min=1, max=MAX_TOP_KEYS, help="With --by: at most so many.")] = DEFAULT_TOP_KEYS,
+    as_json: AsJson = False,
+) -> None:
     """Show an org's numbers: events, tasks, dead letters, endpoints, what is paused, what is due longest."""
+    period = PERIODS[window or Window.DAY] if window or by else None
 
     async def work() -> bool:
         async with open_desk(where) as desk, desk.session() as session:
             found = asdict(await store_stats(session, DatabaseClock()))
+            went = await _went(session, period, by, limit=limit, by_failures=sort is Sort.FAILURES)
         if as_json:
-            emit(found)
+            emit({**found, "analytics": went and analytics_shape(went[0], by, None, went[1])})
             return True
-        facts({name.replace("_", " "): _line(value) for name, value in found.items()})
+        if went is None:
+            facts({name.replace("_", " "): _line(value) for name, value in found.items()})
+        else:
+            _show(*went)
         return True
 
     run(work)
+
+
+async def _went(
+    session: Session, period: Period | None, by: Dimension | None, *, limit: int, by_failures: bool
+) -> tuple[Course, Ranking | None] | None:
+    if period is None:
+        return None
+    course = await over_time(session, DatabaseClock(), period)
+    if by is None:
+        return course, None
+    return course, await by_key(session, DatabaseClock(), period, by, limit=limit, by_failures=by_failures)
+
+
+def _show(course: Course, ranking: Ranking | None) -> None:
+    rows = [["all", *_cells(course.whole)]]
+    if ranking is not None:
+        rows += [[keyed.name, *_cells(keyed.outcomes)] for keyed in ranking.keys]
+        if ranking.others is not None:
+            rows.append(["others", *_cells(ranking.others)])
+    title = "" if ranking is None else ranking.dimension.value.replace("_", " ")
+    say(f"Since {course.since:%Y-%m-%d %H:%M}Z")
+    table([Column(title, gives_way=True), *map(Column, COLUMNS)], rows, empty="")
+
+
+def _cells(outcomes: Outcomes) -> list[object]:
+    return [
+        outcomes.delivered,
+        outcomes.failed,
+        _share(outcomes.success_rate),
+        None if outcomes.retries_before_success is None else f"{outcomes.retries_before_success:.2f}",
+        _share(outcomes.rescue_rate),
+        *(_seconds(outcomes.wait_s(share)) for share in (0.5, 0.95, 0.99)),
+    ]
+
+
+def _share(share: float | None) -> str | None:
+    return None if share is None else f"{share:.1%}"
+
+
+def _seconds(seconds: float | None) -> str | None:
+    return None if seconds is None else f"{seconds:.3g} s"
 
 
 def _line(value: object) -> object:

@@ -13,6 +13,7 @@ from redrive.core.pulse import quantile, rate_of
 
 P95 = 0.95
 MAX_TRANSACTIONS_TOLD = 5
+GONE_AFTER_S = 30.0  # a process says every few seconds which jobs it runs, and a worker that it is there
 
 AllTerms = Mapping[str, Terms]
 
@@ -47,6 +48,7 @@ class JobReading(NamedTuple):
     every_s: float
     idle_s: float  # since it last succeeded, or since somebody runs it
     error: str | None
+    unseen_s: float = 0.0  # since a process said that it runs it
 
 
 class TransactionReading(NamedTuple):
@@ -190,8 +192,16 @@ def _job_stale(reading: InstallationReading, terms: Terms) -> list[Sight]:
         threshold_s = max(terms["intervals"] * job.every_s, terms["min_s"])
         saw = {"idle_s": _rounded(job.idle_s), "every_s": job.every_s, "error": job.error, "threshold": threshold_s}
         standing = place(min(job.idle_s, reading.watched_s), threshold_s)
+        if _went_with_workers(reading, job) and standing is Standing.ABOVE:
+            standing = Standing.BAND
         sights.append(Sight(Subject("job", None, job.name), standing, saw))
     return sights
+
+
+def _went_with_workers(reading: InstallationReading, job: JobReading) -> bool:
+    """Its processes fell silent when all workers did: of that, `no_worker` tells, and not each job besides."""
+    silent_s = reading.silent_s
+    return silent_s is not None and min(silent_s, job.unseen_s) > GONE_AFTER_S
 
 
 def _long_transaction(reading: InstallationReading, terms: Terms) -> list[Sight]:

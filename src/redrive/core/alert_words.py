@@ -52,14 +52,14 @@ def _failure_rate(sight: Sight) -> str:
     return (
         f"{percent(saw['rate'])} of what ended within {span(saw['window_s'])} failed "
         f"({saw['failed']} of {saw['ended']}): more than {percent(saw['threshold'])}. "
-        "Look at the groups of dead letters for the cause, deal with it, and redrive them."
+        "Look at the groups of dead letters for the cause, deal with it, and retry them."
     )
 
 
 def _dead_letters_open(sight: Sight) -> str:
     saw = _of(sight)
     return (
-        f"{saw['open']} dead letters are open: more than {saw['threshold']:g}. Redrive, resolve or ignore them; their "
+        f"{saw['open']} dead letters are open: more than {saw['threshold']:g}. Retry, resolve or ignore them; their "
         "groups show what they have in common."
     )
 
@@ -68,7 +68,7 @@ def _dead_letter_arrived(sight: Sight) -> str:
     saw = _of(sight)
     return (
         f"Something became a dead letter {span(saw['last_came_s_ago'])} ago, and {_are(saw['open'])} open. Look at "
-        "what failed, then redrive, resolve or ignore it. Those that follow are not told by this alert, until "
+        "what failed, then retry, resolve or ignore it. Those that follow are not told by this alert, until "
         f"none has come for {span(saw['threshold'])}."
     )
 

@@ -7,7 +7,6 @@ add to theirs directly. observe.exposition shows them all with the label `proces
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
 
-from redrive.core.decide import Reason
 from redrive.core.outcome import Success
 from redrive.core.ports import Claim, Settled
 from redrive.observe.tallies import FINE_S, LATE_S, SIZES, TRY_S, Counter, Gauge, Histogram, Tally
@@ -119,7 +118,6 @@ OF_SERVERS: tuple[Tally, ...] = (
 )
 OF_CONSUMERS: tuple[Tally, ...] = (CONSUMED, CONSUMER_RETRIED, CONSUMER_DEAD, CONSUMER_SECONDS, *_OF_ALL)
 _KINDS = frozenset(KINDS)
-_REASONS = {reason.value: reason.value for reason in Reason}
 
 
 def server_gauges(is_up: Callable[[], float], tells: Callable[[], float]) -> tuple[Gauge, Gauge]:
@@ -198,8 +196,10 @@ class ConsumerNotes:
         CONSUMER_RETRIED.add((queue, category))
         CONSUMER_SECONDS.note(took_s, (queue,))
 
-    def died(self, queue: str, reason: str, category: str) -> None:
-        CONSUMER_DEAD.add((queue, _REASONS.get(reason, OTHER), category))
+    def died(self, queue: str, reason: str, category: str, took_s: float | None) -> None:
+        CONSUMER_DEAD.add((queue, reason, category))
+        if took_s is not None:
+            CONSUMER_SECONDS.note(took_s, (queue,))
 
 
 def note_request(route: str, status: int) -> None:

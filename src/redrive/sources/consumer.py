@@ -159,7 +159,7 @@ class Consumer:
             text = f"It was given out {delivery.losses} times, and each time its consumer was gone before it answered."
             lost = Failure(Category.UNKNOWN, text, possible_duplicate=True)
             await self._onward.bury(delivery, None, lost, Reason.EXHAUSTED, self._now())
-            self._note_death(Reason.EXHAUSTED, Category.UNKNOWN)
+            self._note_death(Reason.EXHAUSTED, Category.UNKNOWN, None)
         elif delivery.redelivered and not delivery.is_counted:
             await self._onward.count_loss(delivery)
         else:
@@ -183,13 +183,13 @@ class Consumer:
             case Die(reason=reason):
                 assert isinstance(outcome, Failure)
                 await self._onward.bury(delivery, payload, outcome, reason, began_s)
-                self._note_death(reason, outcome.category)
+                self._note_death(reason, outcome.category, took_s)
             case AwaitPerson():
                 raise AssertionError("a policy that waits for a person has no delay queues")
 
-    def _note_death(self, reason: Reason, category: Category) -> None:
+    def _note_death(self, reason: Reason, category: Category, took_s: float | None) -> None:
         if self._meter is not None:
-            self._meter.died(self.queue, reason.value, category.value)
+            self._meter.died(self.queue, reason.value, category.value, took_s)
 
     def _decide(self, delivery: Delivery, outcome: Success | Failure, began_s: float) -> Decision:
         failures = delivery.retries + 1

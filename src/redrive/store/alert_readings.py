@@ -19,7 +19,7 @@ from redrive.core.alert_sights import (
     OrgReading,
     TransactionReading,
 )
-from redrive.core.alerts import CLEARS_AT, RULES, stored_terms
+from redrive.core.alerts import CLEARS_AT, RULES, default_terms, stored_terms
 from redrive.core.pulse import WAIT_SLOTS
 from redrive.store.clock import Clock
 from redrive.store.db import Database, Session
@@ -31,6 +31,7 @@ MAX_ENDPOINTS = 10_000  # in trouble, of a page of orgs
 MAX_TRANSACTIONS = 20
 
 _NO_WAITS = (0,) * WAIT_SLOTS
+_DEFAULTS: AllTerms = {name: default_terms(rule) for name, rule in RULES.items()}
 
 
 class Due(NamedTuple):
@@ -49,7 +50,9 @@ class Endpoints(NamedTuple):
 
 def terms_of(specs: str | None) -> AllTerms:
     """Every rule as an org has it. `specs`: JSON of what it has set, by rule."""
-    given: dict[str, dict[str, object]] = msgspec.json.decode(specs) if specs else {}
+    if specs is None:
+        return _DEFAULTS
+    given: dict[str, dict[str, object]] = msgspec.json.decode(specs)
     return {name: stored_terms(rule, given.get(name, {})) for name, rule in RULES.items()}
 
 
@@ -113,7 +116,7 @@ async def of_installation(
     old_s = terms["long_transaction"]["threshold_s"] * CLEARS_AT
     open_now = await db.fetch("alert_transactions", clock.now(), old_s, MAX_TRANSACTIONS)
     jobs = [
-        JobReading(job.name, job.every_s, job.idle_s, job.error if job.is_failing else None)
+        JobReading(job.name, job.every_s, job.idle_s, job.error if job.is_failing else None, job.unseen_s)
         for job in await list_jobs(db, clock)
         if job.left_at is None
     ]

@@ -43,6 +43,15 @@ class RuleSeen:
 
 
 @dataclass(frozen=True, slots=True)
+class FiringRule:
+    """A rule of an org that fires, `n` times: for so many subjects."""
+
+    rule: str
+    severity: str
+    n: int
+
+
+@dataclass(frozen=True, slots=True)
 class Subscriber:
     """An endpoint that alerts are sent to."""
 
@@ -65,9 +74,10 @@ async def get_alert(session: Session, alert_id: UUID) -> Record | None:
     return await session.fetchrow("get_alert", session.org_id, alert_id)
 
 
-async def count_firing(session: Session) -> dict[str, int]:
-    """How many incidents of an org fire, by severity."""
-    return {row["severity"]: row["n"] for row in await session.fetch("count_firing", session.org_id)}
+async def firing_now(session: Session) -> list[FiringRule]:
+    """What fires in an org, by rule."""
+    rows = await session.fetch("firing_now", session.org_id)
+    return [FiringRule(row["rule"], row["severity"], row["n"]) for row in rows]
 
 
 async def firing_by_rule(db: Database) -> dict[str, int]:
@@ -146,7 +156,7 @@ def rule_id(org_id: UUID, rule: str) -> UUID:
 async def _audit(
     session: Session, act: Act, action: str, rule: Rule, *, before: Mapping[str, Any], after: Mapping[str, Any]
 ) -> None:
-    before, after = ({"rule": rule.name, **spec} for spec in (before, after))
+    before, after = ({"name": rule.name, **spec} for spec in (before, after))
     await audit.record(
         session, act, action, "alert_rule", rule_id(session.org_id, rule.name), before=before, after=after
     )

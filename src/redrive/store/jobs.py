@@ -34,6 +34,7 @@ class JobSeen:
     failed_at: datetime | None
     error: str | None
     idle_s: float
+    unseen_s: float  # since a process said that it runs it
 
     @property
     def is_failing(self) -> bool:

@@ -57,9 +57,12 @@ class Bucket:
 
 @dataclass(frozen=True, slots=True)
 class Pulse:
-    """A window, oldest bucket first. `retries` and `waits` are distributions over the slots of core.pulse."""
+    """A window, oldest bucket first. `retries` and `waits` are distributions over the slots of core.pulse.
 
-    window: Window
+    Without a `window` it is longer than the pulse reaches, and only the depth of now is known.
+    """
+
+    window: Window | None
     as_of: datetime
     buckets: tuple[Bucket, ...]
     retries: tuple[int, ...]

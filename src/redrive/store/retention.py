@@ -18,6 +18,7 @@ from redrive.store.clock import Clock
 from redrive.store.db import Database, Record, Session
 from redrive.store.endpoint_history import HISTORY_TTL
 from redrive.store.expiry import Expiry
+from redrive.store.rollups import BATCH_FORGOTTEN, KEPT_S
 
 BATCH_EVENTS = 500  # looked at; as many go at most
 CLAIM_TTL_S = 7 * 86_400.0  # idempotency keys of things with ids of their own
@@ -112,6 +113,7 @@ class Retention:
             swept = swept.plus(Swept(operations=operations, notices=notices, alerts=alerts))
             is_last = is_last and (max(notices, alerts) < BATCH_EVENTS or self._dry_run)
             has_more = await self._fold_pulse(session, org) or has_counts or has_more or not is_last
+            has_more = await self._forget_rollups(session, org) or has_more
             runs = await self._remove_runs(session, org, is_first=place is None)
             swept = swept.plus(runs)
             has_more = has_more or (runs.runs == BATCH_RUNS and not self._dry_run)
@@ -193,6 +195,14 @@ class Retention:
         terms = (PULSE_FOLDS_AFTER_S, PULSE_SHOWN_S, BATCH_MINUTES)
         row = await session.fetchrow("fold_pulse", org.org_id, org.now, *terms)
         return row is not None and row["n"] == BATCH_MINUTES
+
+    async def _forget_rollups(self, session: Session, org: SweptOrg) -> bool:
+        """Whether there may be more that is too old."""
+        if self._dry_run:
+            return False
+        terms = (list(KEPT_S), list(KEPT_S.values()), BATCH_FORGOTTEN)
+        row = await session.fetchrow("forget_rollups", org.org_id, org.now, *terms)
+        return row is not None and row["n"] >= BATCH_FORGOTTEN
 
     async def _fold_letter_counts(self, org: SweptOrg) -> bool:
         """Whether there may be more to fold. In a short transaction of its own: whoever settles a death may wait."""

@@ -16,6 +16,10 @@ from redrive.store.db import Database, Session
 BATCH_ROWS = 2_000  # of the tally, in one transaction
 MAX_KEYS_A_DAY = 500  # of one dimension of an org; what is beyond shares one
 
+# How long a span's rows are kept: a window is read from the finest span that reaches as far (core.analytics).
+KEPT_S = {"minute": 2 * 86_400.0, "hour": 90 * 86_400.0, "day": 2 * 365 * 86_400.0}
+BATCH_FORGOTTEN = 2_000  # of each dimension and span
+
 MICROSECONDS = 1_000_000
 
 

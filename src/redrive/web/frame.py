@@ -3,12 +3,15 @@
 Loaded by each page in its own transaction; shown by templates/base.html.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
 from redrive.api.context import ApiContext
+from redrive.core.alerts import RULES
 from redrive.core.permissions import Action
 from redrive.core.run_states import UNDER_WAY
+from redrive.store.alerts import FiringRule, firing_now
 from redrive.store.counters import counts
 from redrive.store.db import Session
 from redrive.store.dead_messages import has_queues
@@ -16,6 +19,8 @@ from redrive.store.keys import Caller, Kind
 from redrive.store.pausing import pauses
 from redrive.store.workers import WorkerSeen, last_seen
 from redrive.web.words import duration
+
+MAX_TITLES = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +48,7 @@ PLACES = (
     Place("/broker", "RabbitMQ", "b", for_broker=True),
     Place("/policies", "Policies", "p"),
     Place("/operations", "Operations", "o"),
+    Place("/alerts", "Alerts", "l", "alerts"),
     Place("/audit", "Audit log", "a"),
     Place("/settings", "Settings", "s"),
 )
@@ -96,9 +102,10 @@ NAMES = {
 }
 
 
-def shown_counts(counted: dict[str, int]) -> dict[str, int]:
-    """The numbers of the navigation out of an org's counters."""
-    return {name: sum(counted.get(each, 0) for each in counters) for name, counters in NAMES.items()}
+def shown_counts(counted: dict[str, int], firing: int) -> dict[str, int]:
+    """The numbers of the navigation out of an org's counters, and of its alerts."""
+    shown = {name: sum(counted.get(each, 0) for each in counters) for name, counters in NAMES.items()}
+    return shown | {"alerts": firing}
 
 
 async def load_frame(session: Session, caller: Caller, context: ApiContext, place: str) -> Frame:
@@ -114,10 +121,12 @@ async def load_frame(session: Session, caller: Caller, context: ApiContext, plac
     row = await session.fetchrow("now", clock.now())
     assert row is not None
     now: datetime = row["now"]
-    notices += _idleness(await last_seen(session, clock))
+    idleness = _idleness(await last_seen(session, clock))
+    firing = await firing_now(session)
+    notices += idleness + _alarm(firing, said=bool(idleness))
     return Frame(
         caller,
-        shown_counts(counted),
+        shown_counts(counted, sum(each.n for each in firing)),
         tuple(notices),
         now,
         place,
@@ -125,6 +134,17 @@ async def load_frame(session: Session, caller: Caller, context: ApiContext, plac
         is_paused,
         has_broker=context.has_broker(caller) or await has_queues(session),
     )
+
+
+def _alarm(firing: Sequence[FiringRule], *, said: bool) -> list[Notice]:
+    """What fires that is an error. That no worker is there, the frame may have `said` itself."""
+    errors = [each for each in firing if each.severity == "error" and not (said and each.rule == "no_worker")]
+    if not errors:
+        return []
+    titles = ", ".join(RULES[each.rule].title if each.rule in RULES else each.rule for each in errors[:MAX_TITLES])
+    n = sum(each.n for each in errors)
+    text = f"{'An alert fires' if n == 1 else f'{n} alerts fire'}: {titles}{', …' if len(errors) > MAX_TITLES else ''}."
+    return [Notice("bad", text, "/alerts", "Alerts")]
 
 
 def _idleness(worker: WorkerSeen | None) -> list[Notice]:

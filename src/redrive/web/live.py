@@ -20,6 +20,7 @@ from redrive.api.context import ApiContext
 from redrive.api.outage import OUTAGES
 from redrive.api.problems import Problem, unavailable
 from redrive.core.permissions import Action
+from redrive.store.alerts import firing_now
 from redrive.store.counters import counts
 from redrive.store.keys import Caller
 from redrive.web.frame import shown_counts
@@ -122,7 +123,8 @@ class LiveDesk:
     async def _look_at(self, watched: _Watched) -> None:
         async with self._context.tenant(watched.caller) as session:
             counted = await counts(session)
-        seen = msgspec.json.encode(shown_counts(counted) | {"tick": _tick(counted)})
+            firing = sum(each.n for each in await firing_now(session))
+        seen = msgspec.json.encode(shown_counts(counted, firing) | {"tick": _tick(counted)})
         if seen != watched.seen:
             async with watched.news:
                 watched.seen = seen

@@ -7,6 +7,7 @@ from redrive.api.problems import Problem
 from redrive.web import assets
 from redrive.web.live import LiveDesk
 from redrive.web.pages import (
+    alerts,
     audit,
     broker,
     dashboard,
@@ -46,6 +47,7 @@ _PAGES = (
     endpoints,
     broker,
     operations,
+    alerts,
     audit,
     settings,
     people,

@@ -2,7 +2,23 @@
 
 from datetime import datetime
 
-from redrive.api.schemas.base import Answer, example
+from redrive.api.schemas.base import ENDPOINT_ID, Answer, example
+from redrive.core.analytics import Dimension
+
+_OUTCOMES = {
+    "created": 0,
+    "acknowledged": 0,
+    "delivered": 1180,
+    "failed": 5,
+    "success_rate": 0.9958,
+    "attempts": 1243,
+    "retries": 58,
+    "redriven": 1,
+    "rescued": 41,
+    "rescue_rate": 0.8913,
+    "retries_before_success": {"mean": 0.041, "distribution": [1139, 35, 5, 1, 0, 0, 0, 0, 0, 0, 0]},
+    "time_to_delivery_s": {"mean": 1.4, "p50": 0.051, "p95": 0.098, "p99": 5.9},
+}
 
 
 class EventNumbers(Answer):
@@ -44,6 +60,70 @@ class PausedNumbers(Answer):
     endpoints: int
 
 
+class Retries(Answer):
+    """`distribution`: of those delivered, after 0, 1, … 9, and 10 or more retries."""
+
+    mean: float | None
+    distribution: list[int]
+
+
+class Waits(Answer):
+    """Seconds from event to delivery. Quantiles are known to the histogram's slot."""
+
+    mean: float | None
+    p50: float | None
+    p95: float | None
+    p99: float | None
+
+
+class OutcomesShown(Answer):
+    """What became of tasks. `rescued`: delivered after a failure; `rescue_rate`: of what failed once and ended.
+
+    An event has no endpoint: by endpoint nothing is created or acknowledged.
+    """
+
+    created: int
+    acknowledged: int
+    delivered: int
+    failed: int
+    success_rate: float | None
+    attempts: int
+    retries: int
+    redriven: int
+    rescued: int
+    rescue_rate: float | None
+    retries_before_success: Retries
+    time_to_delivery_s: Waits
+
+
+class KeyedOutcomes(OutcomesShown):
+    key: str
+    name: str
+
+
+class MomentShown(Answer):
+    at: datetime
+    created: int
+    delivered: int
+    failed: int
+    retries: int
+    success_rate: float | None
+
+
+class AnalyticsShown(Answer):
+    """`others`: all keys that are not listed, together; null where none is left out."""
+
+    window: str
+    since: datetime
+    bucket_s: float
+    by: Dimension | None
+    key: str | None
+    whole: OutcomesShown
+    over_time: list[MomentShown]
+    keys: list[KeyedOutcomes]
+    others: OutcomesShown | None
+
+
 class StatsShown(Answer):
     model_config = example(
         {
@@ -56,6 +136,26 @@ class StatsShown(Answer):
             "paused": {"installation": False, "org": False, "endpoints": 0},
             "oldest_due_at": None,
             "as_of": "2026-03-01T02:17:09.120Z",
+            "analytics": {
+                "window": "24h",
+                "since": "2026-02-28T03:00:00Z",
+                "bucket_s": 3600.0,
+                "by": "endpoint",
+                "key": None,
+                "whole": {**_OUTCOMES, "created": 1190},
+                "over_time": [
+                    {
+                        "at": "2026-02-28T03:00:00Z",
+                        "created": 52,
+                        "delivered": 49,
+                        "failed": 1,
+                        "retries": 3,
+                        "success_rate": 0.98,
+                    }
+                ],
+                "keys": [{"key": ENDPOINT_ID, "name": "billing", **_OUTCOMES}],
+                "others": None,
+            },
         }
     )
 
@@ -68,3 +168,4 @@ class StatsShown(Answer):
     paused: PausedNumbers
     oldest_due_at: datetime | None
     as_of: datetime
+    analytics: AnalyticsShown | None

@@ -111,6 +111,27 @@ BEGIN
   END LOOP;
 END $$;
 
+-- in_slot: an array of so many, with n in one place and nothing elsewhere.
+CREATE FUNCTION redrive.in_slot(p_place integer, n bigint, p_slots integer) RETURNS bigint[] LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
+  SELECT CASE WHEN p_place IS NULL OR n IS NULL THEN array_fill(0::bigint, ARRAY[p_slots])
+              ELSE array_fill(0::bigint, ARRAY[p_place - 1]) || n || array_fill(0::bigint, ARRAY[p_slots - p_place]) END
+$$;
+
+-- unrolled: what is not in the rollups yet, in their columns.
+CREATE VIEW redrive.unrolled WITH (security_invoker = true) AS
+SELECT t.org_id, t.minute, t.endpoint_id, t.event_type, t.external_system,
+       coalesce(t.created, 0)::bigint AS created, coalesce(t.acked, 0)::bigint AS acked, coalesce(t.delivered, 0)::bigint AS delivered,
+       coalesce(t.failed, 0)::bigint AS failed, coalesce(t.untried, 0)::bigint AS untried, coalesce(t.redriven, 0)::bigint AS redriven,
+       coalesce(t.attempts, 0)::bigint AS attempts, coalesce(t.retries, 0)::bigint AS retries,
+       redrive.in_slot(t.tries, t.delivered, 11) AS saved,
+       CASE WHEN t.delivered > 0 THEN coalesce(t.retried, 0) ELSE 0 END::bigint AS retried,
+       redrive.in_slot(t.tries, t.failed, 11) AS lost, redrive.in_slot(t.wait, t.delivered, 16) AS waits,
+       coalesce(t.waited, '0') AS waited
+  FROM redrive.tally t
+ WHERE t.seq > (SELECT coalesce(max(m.done_to), 0) FROM redrive.roll_mark m WHERE m.singleton)
+   AND t.deaths IS NULL AND t.breakers IS NULL;
+GRANT SELECT ON redrive.unrolled TO redrive_app, redrive_engine;
+
 -- Events as they are stored: as in 0017, and into the tally.
 CREATE OR REPLACE FUNCTION redrive.count_added_event() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN

@@ -8,11 +8,13 @@ from fastapi import APIRouter, Request, Response
 from markupsafe import Markup
 
 from redrive.api.context import Context
+from redrive.core.analytics import Dimension, Outcomes, Period
 from redrive.core.pulse import WAIT_BOUNDS_S, Window
-from redrive.store import groups, pulse
+from redrive.store import analytics, groups, pulse
+from redrive.store.analytics import Course, Ranking
 from redrive.store.db import Session
 from redrive.store.dead_letters import DeadLetterFilter
-from redrive.store.pulse import Pulse, Standing, Tally, WorstEndpoint
+from redrive.store.pulse import Bucket, Pulse, Standing, Tally, WorstEndpoint
 from redrive.web.charts import Part, Series, Unit, bars, donut, gauge, lines
 from redrive.web.frame import Frame, load_frame
 from redrive.web.pages.groups import Group, shown_groups
@@ -23,6 +25,7 @@ from redrive.web.visitor import PageRoute, Visitor
 PATH = "/"
 TARGET = 0.95  # of what ends: more failures than that are an alarm
 MAX_GROUPS = 5
+MAX_KEYS = 8
 # Waits by slots that a person tells apart: up to which bound, and how it is called.
 WAITS = (
     (1, "<1 s"),
@@ -39,27 +42,36 @@ router = APIRouter(route_class=PageRoute, include_in_schema=False)
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """A window that can be looked at."""
+    """A window that can be looked at. The pulse reaches back a week; what is longer is told by rollups alone."""
 
     name: str
     label: str
     ago: str
-    window: Window
+    window: Window | None
+    period: Period
 
 
 CHOICES = {
     choice.name: choice
     for choice in (
-        Choice("1h", "Last hour", "60 min ago", Window.HOUR),
-        Choice("24h", "Last 24 hours", "24 h ago", Window.DAY),
-        Choice("7d", "Last 7 days", "7 d ago", Window.WEEK),
+        Choice("1h", "Last hour", "60 min ago", Window.HOUR, Period.HOUR),
+        Choice("24h", "Last 24 hours", "24 h ago", Window.DAY, Period.DAY),
+        Choice("7d", "Last 7 days", "7 d ago", Window.WEEK, Period.WEEK),
+        Choice("30d", "Last 30 days", "30 d ago", None, Period.MONTH),
     )
+}
+
+
+BY = {
+    Dimension.ENDPOINT: "Endpoint",
+    Dimension.EVENT_TYPE: "Event type",
+    Dimension.EXTERNAL_SYSTEM: "External system",
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Charts:
-    """The seven, drawn."""
+    """The seven, drawn; the depth of the queue only as far as it is known."""
 
     standing: Markup
     rates: Markup
@@ -67,7 +79,7 @@ class Charts:
     retries: Markup
     waits: Markup
     failed: Markup
-    depth: Markup
+    depth: Markup | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,41 +92,76 @@ class DashboardPage:
     worst: list[WorstEndpoint]
     groups: list[Group]
     groups_total: int | None
+    whole: Outcomes  # how deliveries went in the same time, and by what is chosen
+    ranking: Ranking
 
     choices = tuple(CHOICES.values())
+    dimensions = tuple(BY.items())
+
+    @property
+    def by(self) -> Dimension:
+        return self.ranking.dimension
+
+    @property
+    def by_label(self) -> str:
+        return BY[self.by]
 
     @property
     def per_minute(self) -> float:
         """Events that came in during the last whole bucket, a minute."""
         bucket = self.pulse.buckets[-2 if len(self.pulse.buckets) > 1 else -1]
-        return bucket.tally.created / _minutes(self.choice.window)
+        return bucket.tally.created / _minutes(self.choice)
 
 
 @router.get(PATH)
 async def dashboard_page(request: Request, visitor: Visitor, context: Context) -> Response:
     choice = CHOICES.get(request.query_params.get("window", ""), CHOICES["1h"])
+    by = next((each for each in BY if each == request.query_params.get("by")), Dimension.ENDPOINT)
     async with context.tenant(visitor) as session:
         frame = await load_frame(session, visitor, context, PATH)
-        beat = await pulse.pulse(session, context.clock, choice.window)
         standing = await pulse.standing(session)
+        course = await analytics.over_time(session, context.clock, choice.period)
+        ranking = await analytics.by_key(session, context.clock, choice.period, by, limit=MAX_KEYS)
+        beat = (
+            _as_pulse(course, standing.queued)
+            if choice.window is None
+            else await pulse.pulse(session, context.clock, choice.window)
+        )
         worst = await pulse.worst_endpoints(session, context.clock)
         found = await groups.list_groups(session, DeadLetterFilter(), limit=MAX_GROUPS)
         causes = await _groups(session, found, frame)
-    page = DashboardPage(frame, choice, beat, standing, _drawn(beat, standing, choice), worst, causes, found.total)
+    charts = _drawn(beat, standing, choice)
+    page = DashboardPage(frame, choice, beat, standing, charts, worst, causes, found.total, course.whole, ranking)
     return render(request, "dashboard.html", page)
+
+
+def _as_pulse(course: Course, depth: int) -> Pulse:
+    """What the charts are drawn of. How deep the queue was is not kept for so long: it is as deep as now."""
+    whole = course.whole
+    buckets = [
+        Bucket(
+            moment.at,
+            Tally(moment.outcomes.created, 0, moment.outcomes.delivered, moment.outcomes.failed),
+            depth,
+        )
+        for moment in course.moments
+    ]
+    retries = tuple(saved + lost for saved, lost in zip(whole.saved, whole.lost, strict=True))
+    return Pulse(None, course.as_of, tuple(buckets), retries, whole.waits)
 
 
 async def _groups(session: Session, found: groups.Groups, frame: Frame) -> list[Group]:
     return await shown_groups(session, found, Search({}), frame.now, "open")
 
 
-def _minutes(window: Window) -> float:
-    return window.value.bucket / timedelta(minutes=1)
+def _minutes(choice: Choice) -> float:
+    span = choice.period.value.span if choice.window is None else choice.window.value
+    return span.bucket / timedelta(minutes=1)
 
 
 def _drawn(beat: Pulse, standing: Standing, choice: Choice) -> Charts:
     moments = [bucket.at.strftime("%d %b %H:%M") for bucket in beat.buckets]
-    minutes = _minutes(choice.window)
+    minutes = _minutes(choice)
     whole = beat.whole
 
     def series(name: str, label: str, of: Callable[[Tally], float | None]) -> Series:
@@ -155,7 +202,9 @@ def _drawn(beat: Pulse, standing: Standing, choice: Choice) -> Charts:
             moments=moments,
             unit=Unit.RATE,
         ),
-        depth=lines(
+        depth=None
+        if beat.window is None
+        else lines(
             "Queue depth",
             [Series("depth", "open tasks", [bucket.depth for bucket in beat.buckets])],
             start=choice.ago,

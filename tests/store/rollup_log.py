@@ -1,0 +1,131 @@
+"""What happened, in a log of its own, and what rollups and totals must say of it: by counting, one by one."""
+
+from bisect import bisect_right
+from collections import Counter, defaultdict
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import NamedTuple
+from uuid import UUID
+
+from redrive.core.analytics import Outcomes
+from redrive.core.pulse import RETRY_SLOTS, WAIT_BOUNDS_S, WAIT_SLOTS
+from redrive.store.db import Record
+from redrive.store.rollups import Death, Totals
+
+LENGTHS = {"minute": timedelta(minutes=1), "hour": timedelta(hours=1), "day": timedelta(days=1)}
+EPOCH = datetime.fromisoformat("1970-01-01T00:00:00+00:00")
+
+
+class Place(NamedTuple):
+    """Where a row of the rollups stands."""
+
+    org_id: UUID
+    dimension: str
+    span: str
+    at: datetime
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    at: datetime
+    org_id: UUID
+    endpoint_id: UUID | None
+    event_type: str
+    external_system: str | None
+    what: Outcomes
+    deaths: tuple[Death, ...] = ()
+
+    def places(self, spans: dict[str, timedelta]) -> list[Place]:
+        keys = {
+            "all": "",
+            "endpoint": str(self.endpoint_id) if self.endpoint_id else None,
+            "event_type": self.event_type,
+            "external_system": self.external_system,
+        }
+        return [
+            Place(self.org_id, dimension, span, self.at - (self.at - EPOCH) % length, key)
+            for dimension, key in keys.items()
+            if key is not None
+            for span, length in spans.items()
+        ]
+
+
+@dataclass(slots=True)
+class Log:
+    entries: list[Entry] = field(default_factory=list)
+
+    def event(self, at: datetime, row: Record, what: Outcomes) -> None:
+        """Something of an event: it has no endpoint."""
+        self.entries.append(Entry(at, row["org_id"], None, row["event_type"], row["external_system"], what))
+
+    def task(self, at: datetime, row: Record, what: Outcomes, *deaths: Death) -> None:
+        place = row["org_id"], row["endpoint_id"], row["event_type"], row["external_system"]
+        self.entries.append(Entry(at, *place, what, deaths))
+
+    def rollups(self) -> dict[Place, Outcomes]:
+        found: dict[Place, Outcomes] = defaultdict(Outcomes)
+        for entry in self.entries:
+            for place in entry.places(LENGTHS):
+                found[place] = found[place].plus(entry.what)
+        return dict(found)
+
+    def whole(self, org_id: UUID) -> Outcomes:
+        total = Outcomes()
+        for entry in self.entries:
+            total = total.plus(entry.what) if entry.org_id == org_id else total
+        return total
+
+    def totals(self) -> Totals:
+        whole = Outcomes()
+        deaths: Counter[Death] = Counter()
+        retried = 0
+        for entry in self.entries:
+            whole = whole.plus(entry.what)
+            deaths.update(entry.deaths)
+            retried += sum(slot * n for slot, n in enumerate(entry.what.lost))
+        return Totals(
+            created=whole.created,
+            acknowledged=whole.acknowledged,
+            delivered=whole.delivered,
+            failed=whole.failed,
+            redriven=whole.redriven,
+            attempts=whole.attempts,
+            retries=whole.retries,
+            breaker_openings=0,
+            deaths=dict(deaths),
+            ended_after=tuple(a + b for a, b in zip(whole.saved, whole.lost, strict=True)),
+            retried=whole.retried + retried,
+            waits=whole.waits,
+            waited_s=whole.waited_s,
+        )
+
+
+def tried(row: Record, n: int = 1) -> Outcomes:
+    """A try of a task, as it was before it."""
+    return Outcomes(attempts=n, retries=n if row["attempts"] > 0 else 0)
+
+
+def delivered(row: Record, at: datetime) -> Outcomes:
+    """The try that succeeded."""
+    waited_s = (at - row["received_at"]).total_seconds()
+    return tried(row).plus(
+        Outcomes(
+            delivered=1,
+            saved=_slot(min(row["attempts"], RETRY_SLOTS - 1), RETRY_SLOTS),
+            retried=row["attempts"],
+            waits=_slot(bisect_right(WAIT_BOUNDS_S, waited_s), WAIT_SLOTS),
+            waited_s=waited_s,
+        )
+    )
+
+
+def died(row: Record, *, by_try: bool) -> Outcomes:
+    tries = row["attempts"] + by_try
+    lost = _slot(min(max(tries - 1, 0), RETRY_SLOTS - 1), RETRY_SLOTS)
+    ended = Outcomes(failed=1, untried=int(tries == 0), lost=lost)
+    return tried(row).plus(ended) if by_try else ended
+
+
+def _slot(place: int, size: int) -> tuple[int, ...]:
+    return tuple(int(slot == place) for slot in range(size))
