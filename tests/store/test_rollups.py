@@ -19,6 +19,7 @@ from redrive.settings import Settings
 from redrive.store import rollups
 from redrive.store.analytics import by_key, over_time
 from redrive.store.audit import Act
+from redrive.store.check import RULES, check
 from redrive.store.db import Record, query
 from redrive.store.endpoint_states import BreakerStates
 from redrive.store.events import accept, accept_test
@@ -190,6 +191,9 @@ async def test_rollups_and_totals_are_what_a_count_of_all_that_happened_says(
         await traffic.roll_all()
         await traffic.look(0)
         assert _without_tests(await traffic.kept()) == traffic.expected()
+        assert (
+            await check(engine.url, now=clock.now(), rules=[rule for rule in RULES if rule.name == "rollups"])
+        ).clean
 
     loop = asyncio.get_running_loop()
 
