@@ -10,8 +10,11 @@ import pytest
 
 from redrive.core.decide import AwaitPerson
 from redrive.store.check import MAX_OFFENCES, RULES, check
+from redrive.store.clock import DatabaseClock
+from redrive.store.db import Database
 from redrive.store.embedded import EmbeddedPostgres
 from redrive.store.orgs import new_id
+from redrive.store.rollups import Roller
 
 from .world import BROKEN, World, make_org
 
@@ -446,6 +449,16 @@ async def an_acknowledged_event_is_not_counted(world: World, db: "Connection[asy
     event_id = await world.to_inbox()
     await db.execute("UPDATE event SET acked_at = now(), acked_by = 'me' WHERE id = $1", event_id)
     await db.execute("UPDATE counter SET n = n - 1 WHERE name = 'event.inbox'")
+    return world.org_id
+
+
+@plants("rollups")
+async def a_day_is_not_what_its_hours_are(world: World, db: "Connection[asyncpg.Record]") -> UUID:
+    await world.accept()
+    engine = await Database.open(world.url, role="redrive_engine", size=1)
+    assert await Roller(engine, DatabaseClock()).roll() > 0
+    await engine.close()
+    await db.execute("UPDATE rollup SET created = created + 1 WHERE span = 'day' AND dimension = 'event_type'")
     return world.org_id
 
 

@@ -19,11 +19,14 @@ from redrive.settings import Settings
 from redrive.store import rollups
 from redrive.store.analytics import by_key, over_time
 from redrive.store.audit import Act
+from redrive.store.check import RULES, check
 from redrive.store.db import Record, query
+from redrive.store.dead_messages import DeadMessages
 from redrive.store.endpoint_states import BreakerStates
 from redrive.store.events import accept, accept_test
 from redrive.store.orgs import new_id
 from redrive.store.rollups import KEPT_S, MAX_KEYS_A_DAY, Death, Roller, totals
+from support.dead_messages import dead_message
 from support.engine import PERSON, REFUSED, UNAVAILABLE, Engine, ManualClock, Shared, clear, engine_by
 
 from .rollup_log import Log, Place, delivered, died, tried
@@ -190,6 +193,9 @@ async def test_rollups_and_totals_are_what_a_count_of_all_that_happened_says(
         await traffic.roll_all()
         await traffic.look(0)
         assert _without_tests(await traffic.kept()) == traffic.expected()
+        assert (
+            await check(engine.url, now=clock.now(), rules=[rule for rule in RULES if rule.name == "rollups"])
+        ).clean
 
     loop = asyncio.get_running_loop()
 
@@ -229,6 +235,16 @@ async def test_a_redriven_task_that_dies_again_is_another_death_and_a_test_is_no
     assert (found.created, found.failed, found.redriven, found.attempts, found.retries) == (1, 2, 1, 2, 1)
     assert found.deaths == {Death("exhausted", "server_error"): 1, Death("permanent", "client_error"): 1}
     assert found.ended_after[:3] == (1, 1, 0)
+
+
+async def test_a_message_that_died_in_its_broker_is_a_death_here_once(engine: Engine, clock: ManualClock) -> None:
+    book = DeadMessages(engine.db, engine.org_id, clock)
+    for _ in range(2):  # the second time it is known
+        await book.keep([dead_message(message_id="m-1", retries=3), dead_message(message_id="m-2")])
+    found = await totals(engine.db)
+    assert (found.created, found.failed, found.attempts, found.retries) == (2, 2, 2, 1)
+    assert found.deaths == {Death("permanent", "unknown"): 2}
+    assert found.ended_after[:4] == (1, 0, 0, 1)
 
 
 async def test_breakers_that_open_are_in_the_totals_and_probes_that_fail_are_not(engine: Engine) -> None:

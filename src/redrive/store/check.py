@@ -146,6 +146,12 @@ RULES: tuple[Rule, ...] = (
         "Each cause of dead letters has as many as are counted for it.",
         "The list of groups is wrong.",
     ),
+    Rule(
+        "rollups",
+        "What is told of an hour is the sum of its minutes, and of a day that of its hours.",
+        "Numbers of deliveries by endpoint, event type or external system are wrong.",
+        timed=True,
+    ),
 )
 
 
