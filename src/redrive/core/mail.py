@@ -7,7 +7,7 @@ that deliveries keep do not apply to it.
 from dataclasses import dataclass, field
 from email.utils import parseaddr
 from typing import Literal
-from urllib.parse import parse_qsl, unquote, urlsplit
+from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
 from redrive.core.channels import address_problem
 
@@ -60,8 +60,15 @@ def parse_server(url: str) -> MailServer:
         raise ValueError("a user without a password, or a password without a user")
     if password is not None and security == "none":
         raise ValueError("a password without TLS")
-    port = parts.port or DEFAULT_PORTS[parts.scheme]  # a port that is none raises ValueError
-    return MailServer(parts.hostname, port, security, user, password, ca_file)
+    return MailServer(parts.hostname, _port(parts), security, user, password, ca_file)
+
+
+def _port(parts: SplitResult) -> int:
+    """A password with a character that is not written as %23 or the like ends up here: it is not repeated."""
+    try:
+        return parts.port or DEFAULT_PORTS[parts.scheme]
+    except ValueError:
+        raise ValueError("not a port") from None
 
 
 def parse_sender(text: str) -> Sender:

@@ -66,7 +66,7 @@ def _notice(value: Mapping[str, Any], public_url: str | None) -> Told:
     severity = "success" if is_over else str(value.get("severity", "info"))
     org = one_line(str(value.get("org", "")))[:100]
     mark = {"error": "ERROR: ", "warning": "Warning: ", "success": "Over: "}.get(severity, "")
-    subject = _cut(f"[Redrive {org}] {mark}{one_line(_first_sentence(value['text']))}", MAX_SUBJECT_CHARS)
+    subject = _subject(f"[Redrive {org}] {mark}{_first_sentence(value['text'])}")
     since = facts.get("since") or value.get("at")
     seen = [(name, fact) for name, fact in _seen(facts) if fact not in (None, [], {})][:MAX_FACTS]
     paragraphs = [value["text"], f"Since: {_moment(since)}\nOrg: {org}\nKind: {one_line(str(value['kind']))}"]
@@ -91,7 +91,7 @@ def _seen(facts: Mapping[str, Any]) -> Iterator[tuple[str, object]]:
 
 
 def _event(event_type: str, event_id: UUID, body: bytes, value: object) -> Told:
-    subject = _cut(f"[Redrive] {one_line(event_type)}", MAX_SUBJECT_CHARS)
+    subject = _subject(f"[Redrive] {event_type}")
     if value is _NO_JSON:
         shown = body[: MAX_PAYLOAD_CHARS + 1].decode("utf-8", "replace")
     else:
@@ -155,6 +155,10 @@ def _first_sentence(text: str) -> str:
 def _safe(text: str) -> str:
     """Line breaks and tabs stay; other control characters, and halves of pairs, which no mail carries, do not."""
     return "".join(char if char in "\n\t" or char.isprintable() else "\ufffd" for char in text.replace("\r\n", "\n"))
+
+
+def _subject(text: str) -> str:
+    return one_line(_cut(one_line(text), MAX_SUBJECT_CHARS))
 
 
 def _cut(text: str, most: int) -> str:
