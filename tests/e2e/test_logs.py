@@ -65,6 +65,7 @@ def _secret_settings(url: str, collector: str) -> dict[str, str]:
         "admin_key": ADMIN_KEY,
         "secret_key": SECRET_KEY,
         "rabbitmq_url": "amqp://guest:canary-rabbitmq@127.0.0.1:9/",
+        "smtp_url": "smtp://ada%40example.com:canary-smtp@127.0.0.1:9",
         "otel_endpoint": collector.replace("http://", "http://ada:canary-otel@"),
     }
     fields = Settings.model_fields.items()
