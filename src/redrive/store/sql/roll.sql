@@ -74,7 +74,8 @@ seen AS MATERIALIZED (
 -- See roll_mark. A number that is yet to come, from a server that this one was restored from, says nothing here.
 marked AS (
   INSERT INTO redrive.roll_mark AS m (singleton, done_to, next_to, next_xid, rolled_at)
-  SELECT true, 0, coalesce(seen.last, 0), seen.next, coalesce($3::timestamptz, clock_timestamp()) FROM seen
+  SELECT true, 0, coalesce(seen.last, 0), seen.next, coalesce($3::timestamptz, clock_timestamp())
+    FROM seen, mark WHERE seen.n > 0 OR mark.done_to < mark.next_to  -- where nothing happens, nothing is written
   ON CONFLICT (singleton) DO UPDATE SET
          done_to = CASE WHEN m.next_xid <= (SELECT oldest FROM seen) AND (SELECT reaches FROM seen) THEN m.next_to ELSE m.done_to END,
          (next_to, next_xid) = (
