@@ -16,16 +16,7 @@ import uvicorn
 from redrive.api.context import BrokerTerms
 from redrive.api.server import Api, ApiContext, create_app
 from redrive.api.short_way import with_short_way
-from redrive.app import (
-    http_destination,
-    listening,
-    open_channels,
-    open_stores,
-    reported,
-    rest_collector,
-    run_alerts,
-    sealer_of,
-)
+from redrive.app import listening, open_stores, reported, rest_collector, run_alerts, sealer_of
 from redrive.core import jobs as kinds
 from redrive.core.address import AddressRules
 from redrive.core.jobs import JobRecord
@@ -55,6 +46,7 @@ from redrive.store.rollups import BATCH_ROWS, Roller
 from redrive.store.seal import Sealer
 from redrive.store.tasks import Tasks
 from redrive.version import __version__
+from redrive.ways_out import http_destination, open_channels
 from redrive.web.site import Site
 from redrive.worker_metrics import show_worker
 

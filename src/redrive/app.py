@@ -21,23 +21,17 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from uuid import UUID
 
 import structlog
 
 from redrive.core import jobs as kinds
-from redrive.core.address import AddressRules
 from redrive.core.permissions import Role
 from redrive.core.ports import Destination, Settled, TaskStore, WorkerCard
 from redrive.core.presets import PresetOverrides, presets
-from redrive.destinations import apprise
 from redrive.destinations.callbacks import Callback, awaitable
-from redrive.destinations.client import Client
-from redrive.destinations.http import HttpDestination
-from redrive.destinations.mail import MailDestination
 from redrive.destinations.python import Handler, HandlerDestination
-from redrive.destinations.step_calls import StepCalls
 from redrive.destinations.steps import InnerSteps
 from redrive.engine.alerts import watch_alerts
 from redrive.engine.callbacks import Callbacks
@@ -51,17 +45,16 @@ from redrive.engine.roller import run_roller
 from redrive.engine.statistics import keep_statistics
 from redrive.engine.worker import Worker
 from redrive.observe.process_metrics import WorkerNotes
-from redrive.settings import Settings, SettingsError
+from redrive.settings import Settings
 from redrive.store import keys, orgs, sessions
 from redrive.store.alert_rounds import AlertRounds
 from redrive.store.archive import Archive
 from redrive.store.audit import Act
 from redrive.store.clock import Clock, DatabaseClock
 from redrive.store.db import Database, Pooler, connect
-from redrive.store.dead_messages import REFUSALS, DeadMessagesOf, Returns
+from redrive.store.dead_messages import REFUSALS, DeadMessagesOf
 from redrive.store.endpoint_history import Ledger
 from redrive.store.endpoint_states import BreakerStates
-from redrive.store.endpoints import EndpointTermsBook
 from redrive.store.expiry import Expiry
 from redrive.store.jobs import JobRows
 from redrive.store.listen import listen
@@ -78,13 +71,10 @@ from redrive.store.tasks import Tasks
 from redrive.store.workers import Workers
 from redrive.store.workflows import Versions
 from redrive.version import __version__
+from redrive.ways_out import http_destination, open_channels, open_publisher, rabbitmq_destinations, step_calls
 from redrive.worker_metrics import serving_worker_metrics
 
-if TYPE_CHECKING:
-    from redrive.broker.publisher import Publisher
-
 SEAL_FILE = "secret.key"
-MAX_PER_ORIGIN = 200
 ENGINE_CONNECTIONS = 4
 APP_CONNECTIONS = 10
 COLLECTOR_ENDS_S = 2.0  # after the worker: both were told at once
@@ -194,19 +184,18 @@ async def open_worker(
 ) -> AsyncIterator[Worker]:
     """A worker with its destinations, which are closed behind it. Without webhooks it needs no sealing key."""
     destinations: list[Destination] = []
-    publisher = _publisher(settings) if settings.broker_urls else None
+    publisher = open_publisher(settings) if settings.broker_urls else None
     sealer = sealer_of(settings) if webhooks else None
     steps = StoredSteps(engine, clock or DatabaseClock(), Versions(sealer))
     if sealer is not None:
         destinations += [
             http_destination(settings, engine, sealer),
-            _step_calls(settings, engine, sealer, steps),
+            step_calls(settings, engine, sealer, steps),
             InnerSteps(steps),
+            *open_channels(settings, engine, sealer),
         ]
     if sealer is not None and publisher is not None:
-        destinations += _rabbitmq(settings, engine, sealer, publisher)
-    if sealer is not None:
-        destinations += open_channels(settings, engine, sealer)
+        destinations += rabbitmq_destinations(settings, engine, sealer, publisher)
     if handlers:
         destinations.append(HandlerDestination(handlers, steps=steps, slot_wait_s=settings.lease_margin_s / 4))
     try:
@@ -230,43 +219,6 @@ async def open_worker(
             await publisher.close()
 
 
-def http_destination(settings: Settings, engine: Database, sealer: Sealer) -> HttpDestination:
-    return HttpDestination(_client(settings), EndpointTermsBook(engine, sealer), version=__version__)
-
-
-def _publisher(settings: Settings) -> "Publisher":
-    """What all destinations of a worker publish through. Nothing is connected before the first message."""
-    try:
-        from redrive.broker.publisher import Publisher  # its library is an extra
-    except ModuleNotFoundError as missing:
-        raise SettingsError(
-            f"REDRIVE_RABBITMQ_URL is set, but {missing.name} is not installed: install redrive[rabbitmq]."
-        ) from missing
-    return Publisher(settings.broker_urls, name=f"redrive-worker {socket.gethostname()}:{os.getpid()}")
-
-
-def _rabbitmq(settings: Settings, engine: Database, sealer: Sealer, publisher: "Publisher") -> list[Destination]:
-    from redrive.destinations.rabbitmq import RabbitDestination
-    from redrive.destinations.rabbitmq_returns import ReturnDestination
-
-    return [
-        RabbitDestination(publisher, EndpointTermsBook(engine, sealer), org=settings.rabbitmq_org),
-        ReturnDestination(publisher, Returns(engine), to_queue=settings.rabbitmq_redrive_to == "queue"),
-    ]
-
-
-def open_channels(settings: Settings, engine: Database, sealer: Sealer) -> list[Destination]:
-    """The ways to people: mail where there is a server for it, chat and the like where apprise is installed."""
-    book = EndpointTermsBook(engine, sealer)
-    found: list[Destination] = []
-    if settings.mail_server is not None:
-        found.append(MailDestination(settings.mail_server, settings.mail_sender, book, public_url=settings.public_url))
-    if apprise.is_installed():
-        rules = AddressRules(settings.allow_networks)
-        found.append(apprise.AppriseDestination(rules, book, public_url=settings.public_url))
-    return found
-
-
 async def run_collector(settings: Settings, engine: Database, jobs: Jobs, stop: asyncio.Event) -> None:
     """Empty the dead-letter queues that the settings name, until `stop`."""
     from redrive.sources.collector import Collector
@@ -276,18 +228,6 @@ async def run_collector(settings: Settings, engine: Database, jobs: Jobs, stop: 
         settings.broker_urls, settings.rabbitmq_collect, book, refusals=REFUSALS, job=jobs.job(kinds.COLLECTOR)
     )
     await collector.run(stop)
-
-
-def _step_calls(settings: Settings, engine: Database, sealer: Sealer, steps: StoredSteps) -> StepCalls:
-    return StepCalls(_client(settings), EndpointTermsBook(engine, sealer), steps, version=__version__)
-
-
-def _client(settings: Settings) -> Client:
-    return Client(
-        rules=AddressRules(settings.allow_networks),
-        max_connections=settings.concurrency * 2,
-        max_per_origin=min(MAX_PER_ORIGIN, settings.concurrency),
-    )
 
 
 async def run_worker(

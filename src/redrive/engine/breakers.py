@@ -25,11 +25,11 @@ from redrive.core.breaker import (
     breaker_verdict,
     name_of,
 )
+from redrive.core.brief import brief
 from redrive.core.outcome import Failure, Outcome
 from redrive.core.ports import NO_ENDPOINT, EndpointStates
 from redrive.engine.agenda import Agenda
 from redrive.engine.outlet import Outlet
-from redrive.engine.settler import brief
 from redrive.observe.watch import Watched
 
 PROBE_LOST_S = 120.0  # nothing was heard of a probe for so long: its worker died

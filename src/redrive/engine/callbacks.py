@@ -10,11 +10,11 @@ from typing import Any
 
 import structlog
 
+from redrive.core.brief import brief
 from redrive.core.jobs import JobRecord
 from redrive.core.notices import Call, DeadLetterNotice
 from redrive.core.ports import NoticeStore
 from redrive.engine.looking import keep_looking
-from redrive.engine.settler import brief
 
 LOOK_EVERY_S = 1.0
 BATCH_CALLS = 20  # at once

@@ -21,8 +21,6 @@ WRITERS = 2  # one batch is on its way to disk while the next one is made
 RETRY_FIRST_S = 0.1
 RETRY_MOST_S = 2.0
 
-__all__ = ["Settler", "brief"]
-
 log = structlog.get_logger("redrive.settler")
 
 

@@ -13,6 +13,7 @@ from uuid import UUID
 import structlog
 
 from redrive.core.breaker import DEFAULT_RULES, BreakerRules
+from redrive.core.brief import brief
 from redrive.core.decide import RetryIn
 from redrive.core.jobs import JobRecord
 from redrive.core.meter import WorkerMeter
@@ -36,7 +37,7 @@ from redrive.engine.agenda import Agenda
 from redrive.engine.breakers import Breakers
 from redrive.engine.lookout import Lookout
 from redrive.engine.releaser import Releaser
-from redrive.engine.settler import Settler, brief
+from redrive.engine.settler import Settler
 from redrive.engine.transitions import tell, tell_delivered, tell_taken_over
 from redrive.engine.tries import Tries
 from redrive.observe.watch import Watched

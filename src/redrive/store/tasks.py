@@ -106,7 +106,9 @@ class Tasks:
             },
             barred=frozenset(asks[row["number"] - 1].stream.place for row in rows if row["state"] == "barred"),
             late_s=[
-                (row["now"] - row["due_at"]).total_seconds() for row in rows if row["attempts"] and not row["lost"]
+                (row["now"] - row["due_at"]).total_seconds()
+                for row in rows
+                if row["attempts"] and row["state"] == "leased" and not row["lost"]
             ],
         )
 
