@@ -1,13 +1,15 @@
 """Drive each rule of alerts over its threshold, and back, on a real database under a clock in the test's hands.
 
-    drive = Drive(engine, clock)
-    async with drive.of("failure_rate") as trouble:
+    async with driven(engine, clock) as drive:      # the clock: now_clock()
+        trouble = drive.of("failure_rate")
         await trouble.begin()
         assert await drive.look() == 1
         await trouble.end()
         assert await drive.look() == 1
 
-`look` is a round of the evaluator; time passes between two, so that each is a round of its own.
+`look` is a round of the evaluator; time passes between two, so that each is a round of its own. Some troubles make
+other rules fire as well (what dies also arrives among the dead letters): `drive.set(rule, enabled=False)` leaves those
+out.
 """
 
 import asyncio
