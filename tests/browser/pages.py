@@ -80,7 +80,6 @@ PAGES: Sequence[Place] = (
     Place("endpoint-edit", "/endpoints/{id}/edit", "/v1/endpoints"),
     Place("endpoint-new", "/endpoints/new"),
     Place("endpoint-new-mail", "/endpoints/new?kind=mail"),
-    Place("endpoint-new-chat", "/endpoints/new?kind=apprise"),
     Place("endpoint-mail", "/endpoints/{id}", "/v1/endpoints", "on call"),
     Place("events", "/events"),
     Place("event", "/events/{event_id}", "/v1/events"),

@@ -29,7 +29,7 @@ async def sampled(chromium: Browser, postgres: EmbeddedPostgres, template_databa
     async with (
         _database(postgres, template_database) as url,
         open_receiver() as receiver,
-        installation(url) as redrive,
+        installation(url, smtp_url="smtp://127.0.0.1:9?starttls=none") as redrive,
     ):
         await sample.live_through(redrive, receiver, rounds=ROUNDS)
         yield redrive
