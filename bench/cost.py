@@ -1,0 +1,187 @@
+"""What logs, metrics, traces and rollups cost: `python -m bench.cost [--small] [--rounds N]`.
+
+Throughput with everything on beside everything off, in turn, in one run: a worker process that delivers a filled queue,
+and `redrive serve` that takes single events in. On: JSON lines of every transition, metrics that are scraped every
+second, traces of the share that is traced by default, sent to a collector; what happens is tallied, and rolled up
+beside the deliveries. Off: no lines, no port, no traces, and the triggers as they were before there was a tally. Run by
+hand; wired into nothing. Prints the rates of each round and the median of the ratios.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import random
+import re
+import secrets
+import statistics
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+from importlib import resources
+
+import asyncpg
+
+from bench.ceilings.ingest import event_body
+from bench.delivery import Delivery, Worker
+from bench.installation import EVENT_TYPE, OPEN_TASKS, Installation
+from bench.load import load
+from bench.model import Run
+from bench.postgres import BenchPostgres, free_port, postgres
+from bench.processes import ProcessError, module
+from bench.receiver import Receiver, receiving
+from redrive.settings import load_settings
+from redrive.store.endpoints import EndpointSpec
+from redrive.store.events import NewEvent
+from redrive.store.orgs import new_id
+
+GOAL = 0.9
+SCRAPE_EVERY_S = 1.0
+CLIENTS = 64
+# The triggers of the hot path as they were before the tally: in a migration that is never changed.
+BEFORE = ("0017_pulse.sql", ("count_added_event", "count_moved_task"))
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    tasks: int = 60_000
+    ingest_s: float = 5.0
+    rounds: int = 5
+
+
+FULL = Scale()
+SMALL = Scale(tasks=3_000, ingest_s=1.0, rounds=1)
+
+
+def _triggers_before() -> Sequence[str]:
+    file, names = BEFORE
+    text = (resources.files("redrive.store") / "migrations" / file).read_text(encoding="utf-8")
+    found = [
+        re.search(rf"CREATE OR REPLACE FUNCTION redrive\.{name}\(\).*?^END \$\$;", text, re.S | re.M) for name in names
+    ]
+    assert all(found)
+    return [one[0] for one in found if one is not None]
+
+
+async def _without_tally(installation: Installation) -> None:
+    owner = await asyncpg.connect(installation.url)
+    try:
+        for function in _triggers_before():
+            await owner.execute(function)
+    finally:
+        await owner.close()
+
+
+def _events(installation: Installation, n: int, share: float) -> list[NewEvent]:
+    """As the API hands them in: a share of them with the context of a trace."""
+    body = event_body()
+
+    def headers() -> str | None:
+        if random.random() >= share:
+            return None
+        return f'{{"traceparent":"00-{secrets.token_hex(16)}-{secrets.token_hex(8)}-01"}}'
+
+    return [NewEvent(installation.org_id, new_id(), EVENT_TYPE, body, headers=headers()) for _ in range(n)]
+
+
+@contextlib.asynccontextmanager
+async def _scraped(port: int) -> AsyncIterator[list[int]]:
+    """Somebody asks for metrics every second; how long each answer was."""
+    lengths: list[int] = []
+
+    async def scrape() -> None:
+        while True:
+            await asyncio.sleep(SCRAPE_EVERY_S)
+            with contextlib.suppress(OSError):
+                reader, writer = await asyncio.open_connection("127.0.0.1", port)
+                writer.write(b"GET /metrics HTTP/1.1\r\nhost: bench\r\nconnection: close\r\n\r\n")
+                lengths.append(len(await reader.read()))
+                writer.close()
+
+    scraping = asyncio.create_task(scrape())
+    try:
+        yield lengths
+    finally:
+        scraping.cancel()
+        await asyncio.gather(scraping, return_exceptions=True)
+
+
+def _env(collector: Receiver | None) -> dict[str, str]:
+    if collector is None:
+        return {"REDRIVE_LOG_LEVEL": "critical"}
+    endpoint = collector.url.rpartition("/")[0]
+    return {"REDRIVE_LOG_LEVEL": "info", "REDRIVE_LOG_FORMAT": "json", "REDRIVE_OTEL_ENDPOINT": endpoint}
+
+
+async def deliver(server: BenchPostgres, receiver: Receiver, collector: Receiver | None, scale: Scale) -> Run:
+    async with Installation.on(server, "cost") as installation:
+        await installation.add_endpoint(EndpointSpec("receiver", receiver.url, (EVENT_TYPE,)))
+        env, share, port = installation.env | _env(collector), 0.0, free_port()
+        if collector is None:
+            await _without_tally(installation)
+        else:
+            env["REDRIVE_METRICS_PORT"] = str(port)
+            share = load_settings().trace_share
+        await receiver.reset()
+        await installation.accept(_events(installation, scale.tasks, share))
+        await installation.write_out()
+        url = installation.url + ("&" if "?" in installation.url else "?") + "role=redrive_engine"
+        worker = Worker(module("redrive.cli.main", "worker"), env)
+        delivery = Delivery("redrive", scale.tasks, worker, receiver, 1, url, OPEN_TASKS)
+        if collector is None:
+            return await delivery.run()
+        await collector.reset()
+        async with _scraped(port) as lengths:
+            run = await delivery.run()
+        sent = (await collector.counts())["requests"]
+        if scale is not SMALL and not (sent and lengths):
+            raise ProcessError(f"{sent:.0f} requests with spans, {len(lengths)} scrapes: that is not everything on")
+        return run
+
+
+async def ingest(server: BenchPostgres, collector: Receiver | None, scale: Scale) -> Run:
+    async with Installation.on(server, "cost_ingest") as installation, contextlib.AsyncExitStack() as stack:
+        await installation.add_endpoint(EndpointSpec("nobody", "http://127.0.0.1:9/", (EVENT_TYPE,)))
+        if collector is None:
+            await _without_tally(installation)
+        serving = installation.serving("--no-worker", env=_env(collector))
+        _, base = await stack.enter_async_context(serving)
+        if collector is not None:
+            await stack.enter_async_context(_scraped(int(base.rpartition(":")[2])))
+        headers = {"content-type": "application/json", "x-api-key": installation.key}
+        url = f"{base}/v1/events"
+        return await load("redrive", url, body=event_body(), headers=headers, clients=CLIENTS, seconds=scale.ingest_s)
+
+
+async def measure(scale: Scale) -> None:
+    rates: dict[tuple[str, bool], list[float]] = {}
+    async with postgres() as server, receiving() as receiver, receiving() as collector:
+        for number in range(scale.rounds):
+            for is_on in (False, True) if number % 2 == 0 else (True, False):  # whoever comes first may be lucky
+                to = collector if is_on else None
+                rates.setdefault(("deliver", is_on), []).append((await deliver(server, receiver, to, scale)).per_s)
+                rates.setdefault(("ingest", is_on), []).append((await ingest(server, to, scale)).per_s)
+            for what in ("deliver", "ingest"):
+                on, off = rates[what, True][-1], rates[what, False][-1]
+                print(f"{what}: on {on:,.0f}/s, off {off:,.0f}/s, × {on / off:.2f}", flush=True)
+    for what in ("deliver", "ingest"):
+        pairs = zip(rates[what, True], rates[what, False], strict=True)
+        ratios = [on / off for on, off in pairs]
+        found = statistics.median(ratios)
+        verdict = "pass" if found >= GOAL else "miss"
+        print(
+            f"{what}: × {found:.2f} ({min(ratios):.2f} to {max(ratios):.2f}, {len(ratios)} rounds), ≥ {GOAL}: {verdict}"
+        )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--small", "--quick", action="store_true", help="a look of some seconds")
+    parser.add_argument("--rounds", type=int, default=None)
+    args = parser.parse_args()
+    scale = SMALL if args.small else FULL
+    asyncio.run(measure(scale if args.rounds is None else Scale(scale.tasks, scale.ingest_s, args.rounds)))
+
+
+if __name__ == "__main__":
+    main()
