@@ -14,7 +14,6 @@ import asyncio
 import contextlib
 import secrets
 import shutil
-import statistics
 import tempfile
 import time
 from collections.abc import AsyncIterator
@@ -23,13 +22,17 @@ from uuid import UUID
 
 import asyncpg
 
+from bench.alone import Measured
 from bench.pages import Site, _sign_in, _time
 from bench.peers.base import vacuum_analyze
+from bench.peers.systems import peers
 from bench.postgres import BenchPostgres, database_name, database_of, free_port
 from bench.processes import Child, module
+from bench.report import NUMBERS as PATHS
+from bench.report import render, write_results
+from bench.run import about, say
 from redrive.app import open_sweeper, prepare_database
 from redrive.core.presets import PRESETS
-from redrive.engine.janitor import Janitor
 from redrive.settings import Settings, load_settings
 from redrive.store.audit import Act
 from redrive.store.clock import DatabaseClock
@@ -45,6 +48,7 @@ STATEMENT_ROWS = 50_000
 WRITERS = 2
 ROLLED_AT_ONCE = 20_000
 GOAL = 1.3
+SCENARIO = "observability"
 SETTINGS = {
     "max_connections": "100",
     "fsync": "off",
@@ -55,15 +59,6 @@ SETTINGS = {
 }
 # Rows are looked up by their keys, as the engine does it: the planner knows nothing of tables that have just been made.
 PLANS = {"enable_seqscan": "off", "enable_hashjoin": "off", "enable_mergejoin": "off", "jit": "off"}
-PATHS = {
-    "dashboard, 1 h": "/",
-    "dashboard, 24 h": "/?window=24h",
-    "dashboard, 7 d": "/?window=7d&by=event_type",
-    "dashboard, 30 d": "/?window=30d&by=external_system",
-    "stats": "/v1/stats",
-    "stats, 24 h by endpoint": "/v1/stats?window=24h&by=endpoint",
-    "stats, 30 d by event type": "/v1/stats?window=30d&by=event_type",
-}
 
 # $1 org, $2 and $3 which of them, $4 of how many, $5 now. They end on the same few thousand moments, evenly spread.
 _ROWS = f"""
@@ -150,10 +145,10 @@ async def _settle(url: str) -> None:
     while await Roller(engine, DatabaseClock()).roll(ROLLED_AT_ONCE):
         pass
     await engine.close()
-    settings = Settings(database_url=url)
-    await Janitor(lambda: open_sweeper(settings, url, Act("engine")), every_s=3_600, dice=lambda: 0.5, rest=0).sweep(
-        rested_s=0
-    )
+    async with open_sweeper(Settings(database_url=url), url, Act("engine")) as sweeper:
+        for org in await sweeper.orgs(0.0):
+            while (batch := await sweeper.batch(org._replace(until=None), None)) and batch.place is not None:
+                pass  # none of the tasks is so old that it would go: they need not be looked through
 
 
 @contextlib.asynccontextmanager
@@ -169,7 +164,7 @@ async def site(server: BenchPostgres, tasks: int) -> AsyncIterator[Site]:
             await engine.close()
             began = time.monotonic()
             await fill(server, url, [org_id, *others], tasks)
-            print(f"{tasks:>12,} finished tasks written in {time.monotonic() - began:.0f} s", flush=True)
+            say(f"{tasks:,} finished tasks written in {time.monotonic() - began:.0f} s")
             env = {"REDRIVE_DATABASE_URL": url, "REDRIVE_DATA_DIR": str(folder), "REDRIVE_SECRET_KEY": secret}
             argv = module("redrive.cli.main", "serve", "--no-worker", "--port", port)
             child = await Child.start("redrive serve", argv, env=env | {"REDRIVE_LOG_LEVEL": "error"}, ready="Redrive")
@@ -181,26 +176,38 @@ async def site(server: BenchPostgres, tasks: int) -> AsyncIterator[Site]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-async def main(few: int, many: int) -> None:
-    folder = Path(tempfile.mkdtemp(prefix="redrive-bench-pg-"))
-    folder.chmod(0o755)
+async def measure(few: int, many: int, found: Measured) -> str:
+    """Notes a run each; answers the server's version."""
+    folder = Path(tempfile.mkdtemp(prefix="redrive-bench-pg-", dir="/tmp"))
+    folder.chmod(0o755)  # as root, the server runs under an account of its own
     embedded = await EmbeddedPostgres.start(folder, settings=SETTINGS)
     try:
         server = BenchPostgres(embedded, "")
         async with site(server, few) as small, site(server, many) as large:
             await asyncio.to_thread(_time, small, large)
-            print(f"\n{'':<28}{few:>12,}{many:>12,}     ratio")
-            for name in small.times_ms:
-                a, b = (statistics.median(each.times_ms[name]) for each in (small, large))
-                print(f"{name:<28}{a:>12.2f}{b:>12.2f}{b / a:>10.2f}")
-            print(f"\nwanted: each ratio about 1, at most {GOAL}")
+            for variant, asked in (("few", small), ("many", large)):
+                found.note(variant, asked.run())
+        connection = await asyncpg.connect(embedded.url)
+        version = str(await connection.fetchval("SHOW server_version"))
+        await connection.close()
+        return version
     finally:
         await embedded.stop()
         shutil.rmtree(folder, ignore_errors=True)
 
 
-if __name__ == "__main__":
+def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--small", action="store_true", help="1 000 against 100 000: to see that it works")
-    args = parser.parse_args()
-    asyncio.run(main(*((1_000, 100_000) if args.small else (FEW, MANY))))
+    parser.add_argument("--small", action="store_true", help="1 000 against 100 000; writes no files")
+    small = parser.parse_args().small
+    found = Measured(SCENARIO)
+    version = asyncio.run(measure(*((1_000, 100_000) if small else (FEW, MANY)), found))
+    found.compare("many", "few", [f"{name}_ms" for name in PATHS])
+    say(f"wanted: each ratio about 1, at most {GOAL}")
+    if not small:
+        write_results(found.results, about(version))
+        say(f"written: bench/results/{SCENARIO}.json, docs/{render(peers()).name}")
+
+
+if __name__ == "__main__":
+    main()

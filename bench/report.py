@@ -46,6 +46,15 @@ ORDER: Mapping[str, str] = {
     "one unordered endpoint": "one unordered endpoint, 100 000 messages",
     "one ordered endpoint": "one ordered endpoint, 5 000 messages, one after the other",
 }
+NUMBERS: Mapping[str, str] = {
+    "dashboard_1h": "/",
+    "dashboard_24h": "/?window=24h",
+    "dashboard_7d": "/?window=7d&by=event_type",
+    "dashboard_30d": "/?window=30d&by=external_system",
+    "stats": "/v1/stats",
+    "stats_24h": "/v1/stats?window=24h&by=endpoint",
+    "stats_30d": "/v1/stats?window=30d&by=event_type",
+}
 FAIRNESS: Mapping[str, str] = {
     "idle": "nothing else to do",
     "one hangs": "10⁶ due for one endpoint that hangs",
@@ -221,6 +230,7 @@ def _page(results: Results, about: Mapping[str, object], plots: Mapping[str, str
     lines += ["", "## A noisy neighbour", "", *_fairness(results)]
     lines += ["", "## An endpoint that comes back", "", *_recovery(results, plots)]
     lines += ["", "## Pages", "", *_pages(results)]
+    lines += ["", "## Numbers over many tasks", "", *_numbers(results)]
     return lines
 
 
@@ -355,6 +365,23 @@ def _fairness(results: Results) -> list[str]:
         cells = [_cell(results, place, f"{name}_ms") for name in ("p50", "p95", "p99", "max")]
         cells += [ratio, *(_cell(results, place, key) for key in keys)]
         lines.append(f"| {text} | {' | '.join(cells)} |")
+    return lines
+
+
+def _numbers(results: Results) -> list[str]:
+    lines = [
+        "`python -m bench.observability`. Two installations with four orgs each, whose tasks ended over the last 25",
+        "days: 10 000 in all, and 10 000 000. What one of these orgs is told of its deliveries, asked of both in turn",
+        "on one connection; milliseconds, medians. The goal is a ratio of at most 1.3.",
+        "",
+        "| Asked for | 10 000 | 10 000 000 | ratio |",
+        "|---|---|---|---|",
+    ]
+    for name, path in NUMBERS.items():
+        few, many = (spread(results.of("observability", variant, OURS), f"{name}_ms") for variant in ("few", "many"))
+        if few and many:
+            cells = (number(few.median), number(many.median), f"{many.median / few.median:.2f} ×")
+            lines.append(f"| `GET {path}` | {' | '.join(cells)} |")
     return lines
 
 
