@@ -62,7 +62,7 @@ async def test_a_worker_is_there_from_its_start_until_it_has_drained(live: Engin
             7,
         )
         assert not seen.is_silent
-        await live.until("SELECT count(*) = 7 FROM redrive.job WHERE left_at IS NULL")
+        await live.until("SELECT count(*) = 8 FROM redrive.job WHERE left_at IS NULL")
     finally:
         stop.set()
         await running
