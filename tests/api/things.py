@@ -126,7 +126,7 @@ async def _alert(api: Api, above: Above) -> str:
 
 async def _rule(api: Api, above: Above) -> str:
     """As good as any: every org has the same."""
-    return "dead_letters_open"
+    return "failure_rate"
 
 
 # By the path up to the parameter: the same name may mean different things.
