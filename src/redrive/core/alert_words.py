@@ -67,7 +67,7 @@ def _dead_letters_open(sight: Sight) -> str:
 def _dead_letter_arrived(sight: Sight) -> str:
     saw = _of(sight)
     return (
-        f"Something became a dead letter {span(saw['last_came_s_ago'])} ago, and {_are(saw['open'])} open. Look at "
+        f"Something became a dead letter, and {_are(saw['open'])} open. Look at "
         "what failed, then retry, resolve or ignore it. Those that follow are not told by this alert, until "
         f"none has come for {span(saw['threshold'])}."
     )
