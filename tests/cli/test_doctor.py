@@ -138,9 +138,7 @@ async def test_on_a_terminal_top_fits_it_and_takes_keys(served: Served) -> None:
         os.write(terminal, b"p")
         await until(lambda: "PAUSED" in screen.text)
         resize(terminal, rows=6, columns=30)
-        screen.clear()
-        await until(lambda: "15 minutes" in screen.text)
-        await until(lambda: max(map(len, screen.lines)) <= 30)
+        await until(lambda: "15 minutes" in screen.frame and max(map(len, screen.frame.split("\n"))) <= 30)
         os.write(terminal, b"q")
         async with asyncio.timeout(10):
             assert await process.wait() == 0
@@ -167,17 +165,19 @@ class Screen:
 
     @property
     def text(self) -> str:
-        return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", self._written.decode(errors="replace"))
+        return _plain(self._written)
 
     @property
-    def lines(self) -> list[str]:
-        return self.text.replace("\r", "").split("\n")
-
-    def clear(self) -> None:
-        self._written = b""
+    def frame(self) -> str:
+        """What was drawn last: since the cursor went home."""
+        return _plain(self._written.rpartition(b"\x1b[H")[2]).replace("\r", "")
 
     def close(self) -> None:
         self._loop.remove_reader(self._terminal)
+
+
+def _plain(written: bytes) -> str:
+    return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", written.decode(errors="replace"))
 
 
 def resize(terminal: int, *, rows: int, columns: int) -> None:

@@ -126,7 +126,7 @@ async def test_pause_resume_and_cancel_in_the_middle_leave_exact_sums(live: Engi
     async with live.worker({NAME: orders}) as worker, live.running(worker):
         await live.until(ALL_FAILED, FEW, within_s=60)
         orders.is_down = False
-        spec = OperationSpec("retry_queue", "retry", filter={"event_type": NAME}, rate_per_s=1_000)
+        spec = OperationSpec("retry_queue", "retry", filter={"event_type": NAME}, rate_per_s=200)
         async with runners(live, 2):
             operation = await _begun(live, spec)
             for word in (Command.PAUSE, Command.RESUME, Command.CANCEL):
