@@ -288,7 +288,7 @@ class Settings(BaseSettings):
         secret=True,
     )
     trace_share: float = _setting(
-        0.05,
+        0.01,
         "Share of the events and runs that are traced where whoever hands them in has not decided.",
         "a number from 0 to 1",
         ge=0,
