@@ -168,12 +168,12 @@ async def _paths(url: str, org_id: UUID, secret: str) -> dict[str, str]:
 # -- how long ------------------------------------------------------------------------------------------------------
 
 
-def _time(*sites: Site) -> None:
+def _time(*sites: Site, requests: int = REQUESTS) -> None:
     """Each page of each site, in turn: what slows the machine down for a moment slows both."""
     lines = {site.port: http.client.HTTPConnection("127.0.0.1", site.port, timeout=TIMEOUT_S) for site in sites}
     for name in sites[0].paths:
         taken: dict[int, list[float]] = {site.port: [] for site in sites}
-        for _ in range(WARM_UP + REQUESTS):
+        for _ in range(WARM_UP + requests):
             for site in sites:
                 began = time.perf_counter()
                 status = _ask(lines[site.port], site, site.paths[name])
