@@ -148,13 +148,20 @@ async def open_relay_worker(
     settings: Settings, engine: Database, relay: RelayDestination, clock: Clock, jobs: Jobs | None = None
 ) -> AsyncIterator[Worker]:
     """A worker for relays. How they do is reported beside it, and when it has stopped."""
-    health = HealthBook(
-        Ledger(engine, clock), disable_after_s=settings.disable_after_s, job=jobs.job(kinds.HEALTH) if jobs else None
-    )
-    reporting = asyncio.create_task(health.run())
-    try:
+    async with _reported_health(settings, engine, clock, jobs.job(kinds.HEALTH) if jobs else None) as health:
         release_job = jobs.job(kinds.RELEASER) if jobs else None
         yield relay_worker(settings, engine, relay, clock, on_settled=health.note_settled, release_job=release_job)
+
+
+@contextlib.asynccontextmanager
+async def _reported_health(
+    settings: Settings, engine: Database, clock: Clock, job: JobRecord | None = None
+) -> AsyncIterator[HealthBook]:
+    """How endpoints do, said every few seconds and once more at the end."""
+    health = HealthBook(Ledger(engine, clock), disable_after_s=settings.disable_after_s, job=job)
+    reporting = asyncio.create_task(health.run())
+    try:
+        yield health
     finally:
         reporting.cancel()
         await asyncio.gather(reporting, return_exceptions=True)
@@ -168,26 +175,21 @@ async def open_notice_worker(
     """A small worker for the queues of notices. How their endpoints do is reported beside it."""
     few = settings.model_copy(update={"concurrency": NOTICE_CONCURRENCY})
     inner = [http_destination(few, engine, sealer), *open_channels(few, engine, sealer)]
-    health = HealthBook(Ledger(engine, clock), disable_after_s=settings.disable_after_s)
-    worker = Worker(
-        Tasks(engine, clock),
-        [ForNotices(destination) for destination in inner],
-        worker_id=new_id(),
-        concurrency=NOTICE_CONCURRENCY,
-        margin_s=settings.lease_margin_s,
-        dice=dice,
-        states=BreakerStates(engine, clock),
-        rules=settings.breaker_rules(),
-        on_settled=health.note_settled,
-        meter=WorkerNotes(),
-    )
-    reporting = asyncio.create_task(health.run())
     try:
-        yield worker
+        async with _reported_health(settings, engine, clock) as health:
+            yield Worker(
+                Tasks(engine, clock),
+                [ForNotices(destination) for destination in inner],
+                worker_id=new_id(),
+                concurrency=NOTICE_CONCURRENCY,
+                margin_s=settings.lease_margin_s,
+                dice=dice,
+                states=BreakerStates(engine, clock),
+                rules=settings.breaker_rules(),
+                on_settled=health.note_settled,
+                meter=WorkerNotes(),
+            )
     finally:
-        reporting.cancel()
-        await asyncio.gather(reporting, return_exceptions=True)
-        await health.close()
         for destination in inner:
             await destination.aclose()
 
