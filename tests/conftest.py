@@ -17,6 +17,7 @@ import asyncpg
 import pytest
 import pytest_asyncio
 from argon2 import PasswordHasher
+from hypothesis import settings
 
 from redrive.store import passwords
 from redrive.store.embedded import EmbeddedPostgres
@@ -31,7 +32,10 @@ FAST_SETTINGS = {
     "synchronous_commit": "off",
     "full_page_writes": "off",
     "max_connections": "200",
-    "autovacuum_analyze_threshold": "2000000000",  # what the planner knows, tests say: it does not come by itself
+    # What the planner knows, tests say: it does not come by itself, from whatever was there when somebody looked.
+    "autovacuum_analyze_threshold": "2000000000",
+    "autovacuum_vacuum_threshold": "2000000000",
+    "autovacuum_vacuum_insert_threshold": "-1",
     "max_wal_size": "256MB",
     "min_wal_size": "80MB",
 }
@@ -43,6 +47,10 @@ LONG_FOLDERS = ("faults", "browser", "cli", "e2e", "tests", "engine", "rows", "a
 _numbers = itertools.count(1)
 
 Eventually = Callable[..., Awaitable[None]]
+
+# How long an example takes is a matter of who else is at work.
+settings.register_profile("redrive", deadline=None)
+settings.load_profile("redrive")
 
 # Thousands of tests are collected, and stay until the end: to look through them for what is not needed any more takes
 # a quarter of the time, and again whenever the collector comes round.
