@@ -57,14 +57,14 @@ class Drive:
     def rounds(self) -> AlertRounds:
         return AlertRounds(self.engine.db, self.clock, every_s=self.every_s)
 
-    async def look(self, rounds: AlertRounds | None = None) -> int:
+    async def look(self) -> int | None:
         """A round, after so much time that there is one. How many incidents began or ended."""
         self.clock.advance(self.every_s)
-        return await (rounds or self.rounds).look()
+        return await self.rounds.look()
 
     async def looks(self, seconds: float) -> int:
         """As many rounds as there are in so long."""
-        return sum([await self.look() for _ in range(round(seconds / self.every_s))])
+        return sum([await self.look() or 0 for _ in range(round(seconds / self.every_s))])
 
     async def incidents(self, rule: str | None = None) -> list[Record]:
         return await self.engine.sql.fetch(

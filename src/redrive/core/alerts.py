@@ -218,7 +218,7 @@ def read_terms(rule: Rule, given: Mapping[str, object]) -> Terms:
 
 def stored_terms(rule: Rule, spec: Mapping[str, object]) -> Terms:
     """What an org once set. What this version does not take any more is the default's: an alert must not fail of it."""
-    values: dict[str, object] = {"enabled": spec.get("enabled", True)}
+    values: dict[str, object] = {"enabled": spec.get("enabled") is not False}
     for parameter in rule.parameters:
         try:
             values[parameter.name] = parameter.read(spec.get(parameter.name, parameter.default))
@@ -275,8 +275,8 @@ class Firing(NamedTuple):
 class AlertWatch(Protocol):
     """Who looks at all rules of all orgs."""
 
-    async def look(self) -> int:
-        """Unless another process had a look just now: what changed is written and will be told. How many changed."""
+    async def look(self) -> int | None:
+        """What changed is written and will be told. How many changed; None where another process has the round."""
         ...
 
 

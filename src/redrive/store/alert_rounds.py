@@ -24,7 +24,8 @@ from redrive.store.orgs import DEFAULT_ORG, new_id
 
 PAGE_ORGS = 200
 MAX_TOLD_ALONE = 10  # incidents of a rule that begin, or end, in one round of an org; those beyond share a notice
-NOBODY_LOOKED_S = 60.0  # after so long without a round, silence counts from the next one on
+NOBODY_LOOKED_S = 60.0  # after so long without a round, and three that were missed, silence counts from the next one on
+HANGS_AFTER_S = 30.0  # whoever says nothing for so long in the middle of a round has it no more
 MAX_FACTS_TOLD = 100  # incidents named in a notice that tells of many
 
 _FIRST = UUID(int=0)
@@ -64,33 +65,36 @@ class AlertRounds:
         self._clock = clock
         self._every_s = every_s
 
-    async def look(self) -> int:
-        """A round, unless somebody else had one just now. How many incidents began or ended."""
-        begun = await self._db.fetchrow("begin_alert_round", self._clock.now(), self._every_s, NOBODY_LOOKED_S)
+    async def look(self) -> int | None:
+        """A round, unless somebody else had one just now or is still at it: None. How many incidents began or ended."""
+        unwatched_s = max(NOBODY_LOOKED_S, 3 * self._every_s)
+        begun = await self._db.fetchrow("begin_alert_round", self._clock.now(), self._every_s, unwatched_s)
         if begun is None:
-            return 0
+            return None
         due = await alert_readings.due(self._db, begun["now"])
-        changed, problem, after = 0, None, _FIRST
+        changed, is_whole, problem, after = 0, True, None, _FIRST
         while True:
             page = await self._db.fetch("alert_orgs", after, PAGE_ORGS)
             if not page:
                 break
             after = page[-1]["org_id"]
             try:
-                changed += await self._look_at(page, due, begun["watched_s"])
+                found = await self._look_at(page, due, begun["watched_s"])
+                changed, is_whole = changed + (found or 0), is_whole and found is not None
             except (ValueError, LookupError) as error:  # of what one org has: the others are looked at all the same
                 problem = error
         if problem is not None:
             raise RoundFailed("Some orgs could not be looked at for alerts.") from problem
-        return changed
+        return changed if is_whole else None
 
-    async def _look_at(self, page: Sequence[Record], due: alert_readings.Due, watched_s: float) -> int:
+    async def _look_at(self, page: Sequence[Record], due: alert_readings.Due, watched_s: float) -> int | None:
+        """How much changed; None where a round before this one is still at it."""
         terms = {row["org_id"]: alert_readings.terms_of(row["specs"]) for row in page}
         default = next((row["org_id"] for row in page if row["name"] == DEFAULT_ORG), None)
         async with self._db.transaction() as session:
-            leads = await session.fetchrow("lead_alerts")
+            leads = await session.fetchrow("lead_alerts", HANGS_AFTER_S)
             if leads is None or not leads["ours"]:
-                return 0  # a round before this one is still at it
+                return None
             firing = _by_org(await session.fetch("firing_alerts", list(terms)))
             troubled = await alert_readings.endpoints(session, list(terms))
             readings = await alert_readings.of_orgs(session, self._clock.now(), terms, due.by_org, troubled.by_org)
