@@ -158,7 +158,8 @@ def test_a_breaker_fires_when_it_opens_and_is_over_when_it_has_closed() -> None:
     ("reading", "seen"),
     [
         (ALL_WELL._replace(silent_s=61), Standing.ABOVE),
-        (ALL_WELL._replace(silent_s=61, watched_s=20), Standing.CLEAR),  # whoever looks has just begun to
+        (ALL_WELL._replace(silent_s=61, watched_s=20), Standing.BAND),  # whoever looks has just begun to
+        (ALL_WELL._replace(silent_s=5, watched_s=20), Standing.CLEAR),
         (ALL_WELL._replace(silent_s=60), Standing.BAND),
         (ALL_WELL._replace(silent_s=None, due_age_s=61), Standing.ABOVE),
         (ALL_WELL._replace(silent_s=None), Standing.CLEAR),  # all stopped in good order, and nothing is due
@@ -177,6 +178,20 @@ def test_a_job_is_stale_after_three_of_its_intervals_and_a_minute_at_least() -> 
     ]
     sights = of_installation(ALL_WELL._replace(jobs=jobs, watched_s=1e9), DEFAULTS)["job_stale"]
     assert [s.subject.name for s in sights if s.standing is Standing.ABOVE] == ["1/61", "3600/10801"]
+
+
+def test_a_restart_in_which_nobody_looked_ends_no_incident_about_silence() -> None:
+    """Nor does a process that ends in good order, as long as others may run the same job."""
+    silent = ALL_WELL._replace(silent_s=500, jobs=[JobReading("herald", 1, 500, None)], watched_s=0)
+    left = ALL_WELL._replace(jobs=[JobReading("herald", 1, 500, None, has_left=True)])
+    for rule, subject, reading in (
+        ("no_worker", Subject("installation"), silent),
+        ("job_stale", Subject("job", None, "herald"), silent),
+        ("job_stale", Subject("job", None, "herald"), left),
+    ):
+        sights = of_installation(reading, DEFAULTS)[rule]
+        assert judge(RULES[rule], DEFAULTS[rule], [Firing(UUID(int=9), rule, subject)], sights) == []
+        assert judge(RULES[rule], DEFAULTS[rule], [], sights) == []
 
 
 def test_jobs_that_fell_silent_with_all_workers_are_told_by_one_alert() -> None:

@@ -12,7 +12,7 @@ import pytest_asyncio
 
 from redrive.core.alerts import RULES
 from redrive.core.decide import Reason
-from redrive.core.jobs import ALERTS
+from redrive.core.jobs import ALERTS, HERALD, JobReport
 from redrive.core.ports import WorkerCard
 from redrive.engine.alerts import watch_alerts
 from redrive.engine.jobs import unreported
@@ -170,6 +170,28 @@ async def test_silence_is_noticed_also_where_rounds_are_rare(drive: Drive) -> No
     drive.every_s = 300
     assert await drive.look() == 1
     assert await firing_by_rule(drive.engine.db) == {"no_worker": 1}
+
+
+async def test_a_restart_in_which_nobody_looked_does_not_end_what_fires(drive: Drive) -> None:
+    await drive.of("no_worker").begin()
+    assert await drive.look() == 1
+    drive.clock.advance(3_600)
+    assert await drive.looks(300) == 0
+    assert await firing_by_rule(drive.engine.db) == {"no_worker": 1}
+
+
+async def test_a_process_that_ends_in_good_order_does_not_end_what_fires_of_a_job_that_others_run(drive: Drive) -> None:
+    trouble = drive.of("job_stale")
+    await trouble.begin()
+    assert await drive.look() == 1
+    jobs = JobRows(drive.engine.db, drive.clock)
+    await jobs.leave([HERALD.name])
+    assert await drive.look() == 0
+    await jobs.report([JobReport(HERALD.name, HERALD.every_s, 70, 70, 70, None, None)])
+    assert await drive.look() == 0
+    await jobs.leave([HERALD.name])
+    assert await drive.looks(30) == 1
+    assert "not expected to run any more" in (await drive.incidents())[0]["over_text"]
 
 
 async def test_whoever_hangs_in_the_middle_of_a_round_does_not_keep_others_from_looking(drive: Drive) -> None:

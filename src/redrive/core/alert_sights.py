@@ -49,6 +49,7 @@ class JobReading(NamedTuple):
     idle_s: float  # since it last succeeded, or since somebody runs it
     error: str | None
     unseen_s: float = 0.0  # since a process said that it runs it
+    has_left: bool = False  # a process that ran it has just ended in good order: others that run it are yet to say so
 
 
 class TransactionReading(NamedTuple):
@@ -64,7 +65,7 @@ class TransactionReading(NamedTuple):
 
 class InstallationReading(NamedTuple):
     """`silent_s`: since anything was heard of a worker; None where none is known. `due_age_s`: of the oldest work that
-    one could do. `watched_s`: for how long somebody has been looking: nobody is called silent for longer.
+    one could do. `watched_s`: for how long somebody has been looking: who fell silent before that is not held to it.
     """
 
     silent_s: float | None
@@ -176,14 +177,12 @@ def of_installation(reading: InstallationReading, terms: AllTerms) -> dict[str, 
 def _no_worker(reading: InstallationReading, terms: Terms) -> list[Sight]:
     """Where none is known, all of them having stopped in good order, only work that waits makes one missing."""
     missing_s = reading.silent_s if reading.silent_s is not None else reading.due_age_s
-    if missing_s is not None:
-        missing_s = min(missing_s, reading.watched_s)
     saw = {
         "silent_s": _rounded(reading.silent_s),
         "oldest_due_s": _rounded(reading.due_age_s),
         "threshold": terms["threshold_s"],
     }
-    return [Sight(Subject("installation"), place(missing_s, terms["threshold_s"]), saw)]
+    return [Sight(Subject("installation"), _silence(missing_s, terms["threshold_s"], reading.watched_s), saw)]
 
 
 def _job_stale(reading: InstallationReading, terms: Terms) -> list[Sight]:
@@ -191,11 +190,17 @@ def _job_stale(reading: InstallationReading, terms: Terms) -> list[Sight]:
     for job in reading.jobs:
         threshold_s = max(terms["intervals"] * job.every_s, terms["min_s"])
         saw = {"idle_s": _rounded(job.idle_s), "every_s": job.every_s, "error": job.error, "threshold": threshold_s}
-        standing = place(min(job.idle_s, reading.watched_s), threshold_s)
-        if _went_with_workers(reading, job) and standing is Standing.ABOVE:
+        standing = _silence(job.idle_s, threshold_s, reading.watched_s)
+        if standing is Standing.ABOVE and (job.has_left or _went_with_workers(reading, job)):
             standing = Standing.BAND
         sights.append(Sight(Subject("job", None, job.name), standing, saw))
     return sights
+
+
+def _silence(silent_s: float | None, threshold_s: float, watched_s: float) -> Standing:
+    """Where nobody has been listening for as long, it begins nothing; but what fires is not over by that either."""
+    standing = place(silent_s, threshold_s)
+    return Standing.BAND if standing is Standing.ABOVE and watched_s <= threshold_s else standing
 
 
 def _went_with_workers(reading: InstallationReading, job: JobReading) -> bool:

@@ -12,6 +12,7 @@ from uuid import UUID
 import msgspec
 
 from redrive.core.alert_sights import (
+    GONE_AFTER_S,
     AllTerms,
     EndpointReading,
     InstallationReading,
@@ -116,9 +117,16 @@ async def of_installation(
     old_s = terms["long_transaction"]["threshold_s"] * CLEARS_AT
     open_now = await db.fetch("alert_transactions", clock.now(), old_s, MAX_TRANSACTIONS)
     jobs = [
-        JobReading(job.name, job.every_s, job.idle_s, job.error if job.is_failing else None, job.unseen_s)
+        JobReading(
+            job.name,
+            job.every_s,
+            job.idle_s,
+            job.error if job.is_failing else None,
+            job.unseen_s,
+            has_left=job.left_at is not None,
+        )
         for job in await list_jobs(db, clock)
-        if job.left_at is None
+        if job.left_s is None or job.left_s < GONE_AFTER_S
     ]
     return InstallationReading(
         workers["silent_s"] if workers else None,
