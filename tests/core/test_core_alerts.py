@@ -142,16 +142,25 @@ def test_a_breaker_fires_when_it_opens_and_is_over_when_it_has_closed() -> None:
         for n, breaker in enumerate(("open", "probing", "ramping", "closed"))
     ]
     sights = of_org(QUIET._replace(endpoints=seen), DEFAULTS)["endpoint_open"]
-    assert [sight.standing for sight in sights] == [Standing.ABOVE, Standing.BAND, Standing.BAND]
-    firing = [Firing(UUID(int=90 + n), "endpoint_open", Subject("endpoint", UUID(int=n), f"e{n}")) for n in (1, 3)]
-    changes = judge(RULES["endpoint_open"], DEFAULTS["endpoint_open"], firing, sights)
-    assert [(type(change), change.sight.subject.name if change.sight else None) for change in changes] == [
-        (Open, "e0"),
-        (End, None),
-    ]
-    assert [
-        type(one) for one in judge(RULES["endpoint_open"], DEFAULTS["endpoint_open"], firing, [], saw_all=False)
-    ] == []
+    assert [sight.standing for sight in sights] == [Standing.ABOVE, Standing.BAND, Standing.BAND, Standing.CLEAR]
+    firing = [Firing(UUID(int=90 + n), "endpoint_open", Subject("endpoint", UUID(int=n), f"e{n}")) for n in (1, 3, 4)]
+    opened, closed, deleted = judge(RULES["endpoint_open"], DEFAULTS["endpoint_open"], firing, sights)
+    assert isinstance(opened, Open)
+    assert opened.sight.subject.name == "e0"
+    assert isinstance(closed, End)
+    assert over_text(closed) == 'The breaker of endpoint "e3" is closed again.'
+    assert isinstance(deleted, End)
+    assert over_text(deleted) == 'Endpoint "e4" was deleted.'
+
+
+def test_the_breaker_of_an_endpoint_that_is_disabled_is_nobody_s_trouble() -> None:
+    """Nothing probes it: it would be open for ever."""
+    off = EndpointReading(UUID(int=1), "billing", "open", AT, "9 of 10 failed", None, None, is_disabled=True)
+    (sight,) = of_org(QUIET._replace(endpoints=[off]), DEFAULTS)["endpoint_open"]
+    firing = [Firing(UUID(int=9), "endpoint_open", sight.subject)]
+    (end,) = judge(RULES["endpoint_open"], DEFAULTS["endpoint_open"], firing, [sight])
+    assert isinstance(end, End)
+    assert over_text(end) == 'Endpoint "billing" was disabled: nothing waits for its breaker any more.'
 
 
 @pytest.mark.parametrize(
@@ -283,6 +292,16 @@ def test_every_rule_has_words_for_its_beginning_and_its_end() -> None:
     many = [seen["endpoint_open"][0]] * 25
     assert "25 more" in fired_together(RULES["endpoint_open"], many)
     assert "and 5 others" in fired_together(RULES["endpoint_open"], many)
+
+
+def test_that_no_worker_is_missed_any_more_does_not_mean_that_one_is_there() -> None:
+    rule, subject = RULES["no_worker"], Subject("installation")
+    firing = [Firing(UUID(int=9), rule.name, subject)]
+    for silent_s, said in ((3.0, "A worker is there again."), (None, "nothing waits for one.")):
+        sights = of_installation(ALL_WELL._replace(silent_s=silent_s), DEFAULTS)[rule.name]
+        (end,) = judge(rule, DEFAULTS[rule.name], firing, sights)
+        assert isinstance(end, End)
+        assert over_text(end).endswith(said)
 
 
 def test_numbers_are_said_as_people_say_them() -> None:

@@ -22,11 +22,11 @@ from redrive.store.alerts import AlertFilter, firing_by_rule, get_alert, list_al
 from redrive.store.audit import Act
 from redrive.store.db import Database, Session, query
 from redrive.store.jobs import JobRows
-from redrive.store.orgs import new_id
+from redrive.store.orgs import new_id, update_org
 from redrive.store.retention import Retention
 from redrive.store.workers import Workers
 from support.alerts import EVERY_S, Drive, driven, now_clock
-from support.engine import Engine, ManualClock, until
+from support.engine import PERSON, Engine, ManualClock, until
 
 CARD = WorkerCard(new_id(), "here", 1, "1", ("http",), 1)
 ALSO = {  # what else fires of the same trouble, as it should
@@ -145,15 +145,58 @@ async def test_many_endpoints_at_once_are_told_in_few_messages_and_each_is_named
     assert await firing_by_rule(drive.engine.db) == {}
 
 
-async def test_where_not_all_endpoints_could_be_looked_at_none_is_called_well(
+async def test_an_endpoint_that_fires_is_looked_at_however_many_others_are_in_trouble(
     drive: Drive, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await drive.of("endpoint_disabled").begin()
+    trouble = drive.of("endpoint_disabled")
+    await trouble.begin()
     assert await drive.look() == 1
     monkeypatch.setattr(alert_readings, "MAX_ENDPOINTS", 0)
     assert await drive.look() == 0
-    monkeypatch.undo()
+    await trouble.end()
+    assert await drive.look() == 1
+    assert (await drive.incidents())[0]["over_text"] == 'Endpoint "billing" was enabled again.'
+
+
+async def test_where_not_all_that_is_due_could_be_looked_at_nothing_is_called_over(
+    drive: Drive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await only(drive, "oldest_due")
+    trouble = drive.of("oldest_due")
+    await trouble.begin()
+    assert await drive.look() == 1
+    await trouble.end()
+    other = await drive.engine.org("another")
+    await drive.engine.endpoint(org=other)
+    await drive.engine.accept(org_id=other)
+    monkeypatch.setattr(alert_readings, "MAX_STREAMS", 1)
     assert await drive.look() == 0
+    monkeypatch.undo()
+    assert await drive.look() == 1
+
+
+async def test_an_open_breaker_is_over_when_its_endpoint_is_disabled_or_deleted(drive: Drive) -> None:
+    await drive.of("endpoint_open").begin()
+    assert await drive.look() == 1
+    endpoint_id = await drive.endpoint()
+    await drive.engine.change_endpoint(endpoint_id, disabled=True)
+    assert await drive.look() == 1
+    (incident,) = await drive.incidents()
+    assert incident["over_text"] == 'Endpoint "billing" was disabled: nothing waits for its breaker any more.'
+    await drive.engine.delete_endpoint(endpoint_id)
+    shut = "SELECT count(*) FROM redrive.endpoint_state WHERE breaker <> 'closed'"
+    assert await drive.engine.sql.fetchval(shut) == 0  # no round reads it ever again
+
+
+async def test_an_org_that_is_not_the_default_any_more_has_no_incident_of_the_installation(drive: Drive) -> None:
+    await drive.of("no_worker").begin()
+    assert await drive.look() == 1
+    org_id = drive.engine.org_id
+    await update_org(drive.engine.db, org_id, name="acme", limits={}, act=PERSON)
+    assert await drive.look() == 1
+    await update_org(drive.engine.db, org_id, name="default", limits={}, act=PERSON)
+    (incident,) = await drive.incidents()
+    assert "is there no more" in incident["over_text"]
 
 
 # -- who looks -------------------------------------------------------------------------------------------------------

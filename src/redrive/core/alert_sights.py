@@ -19,7 +19,7 @@ AllTerms = Mapping[str, Terms]
 
 
 class EndpointReading(NamedTuple):
-    """An endpoint whose breaker is not closed, or that Redrive has disabled."""
+    """An endpoint whose breaker is not closed, or that Redrive has disabled; or of which that was said before."""
 
     id: UUID
     name: str
@@ -28,6 +28,7 @@ class EndpointReading(NamedTuple):
     breaker_reason: str | None
     disabled_at: datetime | None  # by Redrive
     disabled_reason: str | None
+    is_disabled: bool = False  # by whomever
 
 
 class OrgReading(NamedTuple):
@@ -41,6 +42,7 @@ class OrgReading(NamedTuple):
     letter_age_s: float | None  # of the open one that came last
     due_age_s: float | None  # of the task that is due for longest
     endpoints: Sequence[EndpointReading] = ()
+    saw_all_due: bool = True  # False: there may be older ones
 
 
 class JobReading(NamedTuple):
@@ -128,31 +130,40 @@ def _dead_letter_arrived(reading: OrgReading, terms: Terms) -> list[Sight]:
 
 def _oldest_due(reading: OrgReading, terms: Terms) -> list[Sight]:
     saw = {"late_s": _rounded(reading.due_age_s), "threshold": terms["threshold_s"]}
-    return [Sight(_org(reading), place(reading.due_age_s, terms["threshold_s"]), saw)]
+    standing = place(reading.due_age_s, terms["threshold_s"])
+    if standing is Standing.CLEAR and not reading.saw_all_due:
+        standing = Standing.BAND
+    return [Sight(_org(reading), standing, saw)]
 
 
 def _endpoint_open(reading: OrgReading, _: Terms) -> list[Sight]:
-    """A probe and the ramp are the band: the breaker may open again at any moment."""
+    """A probe and the ramp are the band: the breaker may open again at any moment. What is disabled is not probed: its
+    breaker would be open for ever, and nobody waits for it.
+    """
     return [
         Sight(
             Subject("endpoint", seen.id, seen.name),
-            Standing.ABOVE if seen.breaker == "open" else Standing.BAND,
+            _breaker(seen),
             {"breaker": seen.breaker, "breaker_since": seen.breaker_since, "reason": seen.breaker_reason},
         )
         for seen in reading.endpoints
-        if seen.breaker != "closed"
     ]
+
+
+def _breaker(seen: EndpointReading) -> Standing:
+    if seen.is_disabled or seen.breaker == "closed":
+        return Standing.CLEAR
+    return Standing.ABOVE if seen.breaker == "open" else Standing.BAND
 
 
 def _endpoint_disabled(reading: OrgReading, _: Terms) -> list[Sight]:
     return [
         Sight(
             Subject("endpoint", seen.id, seen.name),
-            Standing.ABOVE,
+            Standing.CLEAR if seen.disabled_at is None else Standing.ABOVE,
             {"disabled_at": seen.disabled_at, "reason": seen.disabled_reason},
         )
         for seen in reading.endpoints
-        if seen.disabled_at is not None
     ]
 
 

@@ -193,21 +193,34 @@ def _due_over(sight: Sight) -> str:
     )
 
 
+def _breaker_over(sight: Sight) -> str:
+    name = _quoted(sight.subject.name)
+    if _of(sight)["breaker"] != "closed":
+        return f"Endpoint {name} was disabled: nothing waits for its breaker any more."
+    return f"The breaker of endpoint {name} is closed again."
+
+
+def _worker_over(sight: Sight) -> str:
+    if _of(sight)["silent_s"] is None:
+        return "No worker is missed any more: nothing waits for one."
+    return "A worker is there again."
+
+
 _OVER: Mapping[str, Callable[[Sight], str]] = {
     "failure_rate": _rate_over,
     "dead_letters_open": lambda sight: f"{_are(_of(sight)['open']).capitalize()} open: few enough again.",
     "dead_letter_arrived": _arrived_over,
     "oldest_due": _due_over,
     "slow_delivery": _slow_over,
-    "endpoint_open": lambda sight: f"The breaker of endpoint {_quoted(sight.subject.name)} is closed again.",
-    "endpoint_disabled": lambda sight: f"Endpoint {_quoted(sight.subject.name)} is not disabled any more.",
-    "no_worker": lambda _: "A worker is there again.",
+    "endpoint_open": _breaker_over,
+    "endpoint_disabled": lambda sight: f"Endpoint {_quoted(sight.subject.name)} was enabled again.",
+    "no_worker": _worker_over,
     "job_stale": lambda sight: f"The background job {_quoted(sight.subject.name)} runs again.",
     "long_transaction": lambda _: "No transaction has been open for too long any more.",
 }
 _GONE = {
-    "endpoint_open": "The breaker of endpoint {name} is closed again, or the endpoint was deleted.",
-    "endpoint_disabled": "Endpoint {name} was enabled again, or deleted.",
+    "endpoint_open": "Endpoint {name} was deleted.",
+    "endpoint_disabled": "Endpoint {name} was deleted.",
     "job_stale": "The background job {name} is not expected to run any more: whoever ran it has ended.",
 }
 

@@ -298,13 +298,8 @@ class End(NamedTuple):
     why: Why
 
 
-def judge(
-    rule: Rule, terms: Terms, firing: Sequence[Firing], sights: Sequence[Sight], *, saw_all: bool = True
-) -> list[Open | End]:
-    """What follows from what is seen now, given the rule's open incidents.
-
-    `saw_all`: a subject that is not among the sights is gone; else nothing is known of it, and nothing changes.
-    """
+def judge(rule: Rule, terms: Terms, firing: Sequence[Firing], sights: Sequence[Sight]) -> list[Open | End]:
+    """What follows from what is seen now, given the rule's open incidents. A subject that is not seen is gone."""
     open_now = {incident.subject.key: incident for incident in firing}
     if not terms.enabled:
         return [End(incident, rule, None, Why.SWITCHED_OFF) for incident in open_now.values()]
@@ -315,8 +310,7 @@ def judge(
     for key, incident in open_now.items():
         sight = seen.get(key)
         if sight is None:
-            if saw_all:
-                changes.append(End(incident, rule, None, Why.GONE))
+            changes.append(End(incident, rule, None, Why.GONE))
         elif sight.standing is Standing.CLEAR:
             changes.append(End(incident, rule, sight, Why.CLEAR))
     return changes

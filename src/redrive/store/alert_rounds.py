@@ -96,18 +96,15 @@ class AlertRounds:
             if leads is None or not leads["ours"]:
                 return None
             firing = _by_org(await session.fetch("firing_alerts", list(terms)))
-            troubled = await alert_readings.endpoints(session, list(terms))
-            readings = await alert_readings.of_orgs(session, self._clock.now(), terms, due.by_org, troubled.by_org)
+            troubled = await alert_readings.endpoints(session, list(terms), _endpoints_of(firing))
+            readings = await alert_readings.of_orgs(session, self._clock.now(), terms, due, troubled)
             sights = {reading.org_id: alert_sights.of_org(reading, terms[reading.org_id]) for reading in readings}
             if default is not None:
                 whole = await alert_readings.of_installation(
                     session, self._clock, terms[default], work_s=due.work_s, watched_s=watched_s
                 )
                 sights[default] |= alert_sights.of_installation(whole, terms[default])
-            changes = {
-                org_id: _changes(terms[org_id], firing.get(org_id, ()), seen, saw_endpoints=troubled.is_whole)
-                for org_id, seen in sights.items()
-            }
+            changes = {org_id: _changes(terms[org_id], firing.get(org_id, ()), seen) for org_id, seen in sights.items()}
             return await self._write(session, changes)
 
     async def _write(self, session: Session, changes: Mapping[UUID, Sequence[Open | End]]) -> int:
@@ -135,19 +132,24 @@ class AlertRounds:
         return len(changed)
 
 
-def _changes(
-    terms: AllTerms, firing: Sequence[Firing], sights: Mapping[str, Sequence[Sight]], *, saw_endpoints: bool
-) -> list[Open | End]:
+def _changes(terms: AllTerms, firing: Sequence[Firing], sights: Mapping[str, Sequence[Sight]]) -> list[Open | End]:
+    """Of the rules that the org has; and of one that it had (it was called "default" then), that this is over."""
+    had = [incident.rule for incident in firing if incident.rule in RULES]
     return [
         change
-        for name, seen in sights.items()
+        for name in dict.fromkeys([*sights, *had])
         for change in judge(
-            RULES[name],
-            terms[name],
-            [incident for incident in firing if incident.rule == name],
-            seen,
-            saw_all=saw_endpoints or name not in _ENDPOINT_RULES,
+            RULES[name], terms[name], [incident for incident in firing if incident.rule == name], sights.get(name, ())
         )
+    ]
+
+
+def _endpoints_of(firing: Mapping[UUID, Sequence[Firing]]) -> list[tuple[UUID, UUID]]:
+    return [
+        (org_id, incident.subject.id)
+        for org_id, incidents in firing.items()
+        for incident in incidents
+        if incident.rule in _ENDPOINT_RULES and incident.subject.id is not None
     ]
 
 
