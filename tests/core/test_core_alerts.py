@@ -19,7 +19,10 @@ from redrive.core.alert_sights import (
 from redrive.core.alert_words import fired_text, fired_together, over_text, over_together, percent, span
 from redrive.core.alerts import (
     CLEARS_AT,
+    LATELY_S,
+    MAX_TOLD_ALONE,
     RULES,
+    TOGETHER_EVERY_S,
     AlertRuleError,
     End,
     Firing,
@@ -27,9 +30,11 @@ from redrive.core.alerts import (
     Sight,
     Standing,
     Subject,
+    Told,
     Why,
     default_terms,
     judge,
+    messages,
     place,
     read_terms,
     rules_of,
@@ -163,6 +168,23 @@ def test_the_breaker_of_an_endpoint_that_is_disabled_is_nobody_s_trouble() -> No
     assert over_text(end) == 'Endpoint "billing" was disabled: nothing waits for its breaker any more.'
 
 
+@given(sizes=st.lists(st.integers(0, 30), min_size=1, max_size=200))
+def test_however_incidents_come_there_are_few_messages_and_each_incident_is_told_once(sizes: list[int]) -> None:
+    """Looks, ten seconds apart; what is not told waits for the next one."""
+    every_s, waiting, sent = 10.0, 0, [0.0] * 0
+    for turn, size in enumerate([*sizes, *[0] * 7]):
+        now, waiting = turn * every_s, waiting + size
+        lately = [at for at in sent if now - at < LATELY_S]
+        told = messages(range(waiting), Told(len(lately), now - lately[-1] if lately else None))
+        assert sum(len(message) for message in told) in (0, waiting)
+        waiting -= sum(len(message) for message in told)
+        sent += [now] * len(told)
+        in_minute = [at for at in sent if now - at < TOGETHER_EVERY_S]
+        assert len(in_minute) <= MAX_TOLD_ALONE + 1
+        assert len([at for at in sent if now - at < LATELY_S]) <= MAX_TOLD_ALONE + LATELY_S / TOGETHER_EVERY_S
+    assert waiting == 0
+
+
 @pytest.mark.parametrize(
     ("reading", "seen"),
     [
@@ -282,16 +304,14 @@ def test_every_rule_has_words_for_its_beginning_and_its_end() -> None:
         after = calm[name][0] if calm[name] else None
         why = Why.CLEAR if after else Why.GONE
         assert over_text(End(firing, RULES[name], after, why)), name
-        assert "billing" in over_together(RULES[name], [End(firing, RULES[name], None, Why.GONE)]) or name not in (
-            "endpoint_open",
-            "endpoint_disabled",
-        )
+        assert f'"{sight.subject.name or ""}"' in over_together(RULES[name], [End(firing, RULES[name], None, Why.GONE)])
     assert "process 4711 (application psql, user ann), which is idle in transaction" in fired_text(
         Open(RULES["long_transaction"], seen["long_transaction"][0])
     )
     many = [seen["endpoint_open"][0]] * 25
-    assert "25 more" in fired_together(RULES["endpoint_open"], many)
-    assert "and 5 others" in fired_together(RULES["endpoint_open"], many)
+    text = fired_together(RULES["endpoint_open"], many)
+    assert text.startswith("The breakers of 25 endpoints opened. ")
+    assert text.endswith('"billing" and 5 others.')
 
 
 def test_that_no_worker_is_missed_any_more_does_not_mean_that_one_is_there() -> None:

@@ -5,19 +5,20 @@ import json
 from collections.abc import AsyncIterator
 from datetime import timedelta
 from typing import Any
+from uuid import UUID
 
 import asyncpg
 import pytest
 import pytest_asyncio
 
-from redrive.core.alerts import RULES
+from redrive.core.alerts import LATELY_S, MAX_TOLD_ALONE, RULES, TOGETHER_EVERY_S
 from redrive.core.decide import Reason
 from redrive.core.jobs import ALERTS, HERALD, JobReport
 from redrive.core.ports import WorkerCard
 from redrive.engine.alerts import watch_alerts
 from redrive.engine.jobs import unreported
 from redrive.store import alert_readings
-from redrive.store.alert_rounds import MAX_TOLD_ALONE, AlertRounds
+from redrive.store.alert_rounds import AlertRounds
 from redrive.store.alerts import AlertFilter, firing_by_rule, get_alert, list_alerts
 from redrive.store.audit import Act
 from redrive.store.db import Database, Session, query
@@ -123,26 +124,44 @@ async def test_of_many_who_look_at_once_one_does_and_an_incident_is_opened_once(
         )
 
 
-async def test_many_endpoints_at_once_are_told_in_few_messages_and_each_is_named(drive: Drive) -> None:
+async def fail(drive: Drive, endpoint_id: UUID) -> None:
+    org_id = drive.engine.org_id
+    await drive.engine.tasks.disable_endpoint(org_id, endpoint_id, "Gone.", tried_url="http://127.0.0.1:9/never")
+
+
+async def test_many_endpoints_at_once_are_one_message_that_names_them(drive: Drive) -> None:
     ids = [await drive.engine.endpoint(f"e{n:02}") for n in range(30)]
     for endpoint_id in ids:
-        await drive.engine.tasks.disable_endpoint(
-            drive.engine.org_id, endpoint_id, "Gone.", tried_url="http://127.0.0.1:9/never"
-        )
+        await fail(drive, endpoint_id)
     assert await drive.look() == 30
-    notices = await drive.notices()
-    assert len(notices) == MAX_TOLD_ALONE + 1
-    (together,) = [notice for notice in notices if notice["subject_id"] is None]
-    facts = json.loads(together["facts"])
-    assert facts["more"] == len(facts["alerts"]) == 30 - MAX_TOLD_ALONE
+    (fired,) = await drive.notices()
+    assert fired["text"].startswith("Redrive disabled 30 endpoints. What is for them is held.")
+    facts = json.loads(fired["facts"])
+    assert facts["more"] == len(facts["alerts"]) == 30
     incidents = await drive.incidents()
-    assert {row["notice_id"] for row in incidents} == {notice["id"] for notice in notices}
+    assert {row["notice_id"] for row in incidents} == {fired["id"]}
+    assert {str(row["id"]) for row in incidents} == {each["alert_id"] for each in facts["alerts"]}
     assert await drive.engine.sql.fetchval("SELECT count(*) FROM redrive.notice_more WHERE kind LIKE 'alert.%'") == 0
     for endpoint_id in ids:
         await drive.engine.delete_endpoint(endpoint_id)
     assert await drive.look() == 30
-    assert len(await drive.notices()) == 2 * (MAX_TOLD_ALONE + 1)
+    _, over = await drive.notices()
+    assert over["text"].startswith('"Redrive disabled an endpoint" is over for 30 of them: "e')
     assert await firing_by_rule(drive.engine.db) == {}
+
+
+async def test_endpoints_that_fail_one_after_another_are_told_together_once_there_were_a_few(drive: Drive) -> None:
+    for n in range(16):
+        await fail(drive, await drive.engine.endpoint(f"e{n:02}"))
+        await drive.look()
+    await drive.looks(TOGETHER_EVERY_S)
+    assert await firing_by_rule(drive.engine.db) == {"endpoint_disabled": 16}
+    sizes = [json.loads(notice["facts"]).get("more", 1) for notice in await drive.notices()]
+    assert sizes == [*[1] * MAX_TOLD_ALONE, 6, 5]
+    drive.clock.advance(LATELY_S)
+    await fail(drive, await drive.engine.endpoint("later"))
+    assert await drive.look() == 1
+    assert (await drive.notices())[-1]["text"].startswith('Redrive disabled endpoint "later"')
 
 
 async def test_an_endpoint_that_fires_is_looked_at_however_many_others_are_in_trouble(

@@ -15,8 +15,9 @@ def fired_text(opening: Open) -> str:
 
 
 def fired_together(rule: Rule, sights: Sequence[Sight]) -> str:
-    """Of many subjects of a rule at once, all but the first few: one message for all of them."""
-    return f"{rule.title}: so it is with {len(sights)} more at the same time: {_names(sights)}."
+    """One message for many subjects of a rule. Their names come last: that is where it is cut."""
+    said = _TOGETHER.get(rule.name, f"{rule.title}: {{n}} of them.").format(n=len(sights))
+    return f"{said} They are {_listed([sight.subject.name for sight in sights])}."
 
 
 def over_text(end: End) -> str:
@@ -31,16 +32,14 @@ def over_text(end: End) -> str:
 
 
 def over_together(rule: Rule, ends: Sequence[End]) -> str:
-    names = [end.firing.subject.name or "" for end in ends]
-    return f'"{rule.title}" is over for {len(ends)} more at the same time: {_listed(names)}.'
+    names = _listed([end.firing.subject.name for end in ends])
+    if all(end.why is Why.SWITCHED_OFF for end in ends):
+        return f'"{rule.title}" is not looked at any more: the rule was switched off. It had fired for {names}.'
+    return f'"{rule.title}" is over for {len(ends)} of them: {names}.'
 
 
-def _names(sights: Sequence[Sight]) -> str:
-    return _listed([sight.subject.name or "" for sight in sights])
-
-
-def _listed(names: Sequence[str]) -> str:
-    told = ", ".join(f'"{name}"' for name in names[:MAX_NAMES_TOLD])
+def _listed(names: Sequence[str | None]) -> str:
+    told = ", ".join(f'"{name or ""}"' for name in names[:MAX_NAMES_TOLD])
     return told + (f" and {len(names) - MAX_NAMES_TOLD} others" if len(names) > MAX_NAMES_TOLD else "")
 
 
@@ -158,6 +157,21 @@ _FIRED = {
     "no_worker": _no_worker,
     "job_stale": _job_stale,
     "long_transaction": _long_transaction,
+}
+_TOGETHER = {
+    "endpoint_open": (
+        "The breakers of {n} endpoints opened. What is for them waits, and probes are sent now and then; nothing is "
+        "lost meanwhile. So many at once often have one cause: this installation's own way out (network, DNS, proxy), "
+        "or something that their receivers share."
+    ),
+    "endpoint_disabled": (
+        "Redrive disabled {n} endpoints. What is for them is held. Enable them when they can receive again; the page "
+        "of endpoints says why of each."
+    ),
+    "job_stale": (
+        "{n} background jobs do not run. The log of the workers and of the API says why; see whether they reach the "
+        "database, and restart them if one hangs."
+    ),
 }
 
 # -- over ----------------------------------------------------------------------------------------------------------

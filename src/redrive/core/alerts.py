@@ -13,14 +13,19 @@ from datetime import datetime
 from enum import StrEnum
 from math import isfinite
 from types import MappingProxyType
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeVar
 from uuid import UUID
 
 CLEARS_AT = 0.8  # of the threshold
+MAX_TOLD_ALONE = 5  # messages of a rule lately: those that follow are told together
+LATELY_S = 600.0
+TOGETHER_EVERY_S = 60.0  # at least between a message and one that tells of several
 MINUTE_S = 60.0
 HOUR_S = 3_600.0
 DAY_S = 86_400.0
 MAX_COUNT = 1_000_000
+
+T = TypeVar("T")
 
 
 class AlertRuleError(ValueError):
@@ -314,3 +319,21 @@ def judge(rule: Rule, terms: Terms, firing: Sequence[Firing], sights: Sequence[S
         elif sight.standing is Standing.CLEAR:
             changes.append(End(incident, rule, sight, Why.CLEAR))
     return changes
+
+
+class Told(NamedTuple):
+    """How many messages told of a rule lately, and how many seconds ago the last one did."""
+
+    messages: int = 0
+    ago_s: float | None = None
+
+
+def messages(changes: Sequence[T], told: Told) -> list[Sequence[T]]:
+    """What each message tells of the incidents that begin, or end, now. None where all of them wait for a later look,
+    which sees them again if they last: a thousand endpoints that fail one after another are no thousand messages.
+    """
+    if not changes or told.messages + len(changes) <= MAX_TOLD_ALONE:
+        return [[change] for change in changes]
+    if told.ago_s is not None and told.ago_s < TOGETHER_EVERY_S:
+        return []
+    return [changes]

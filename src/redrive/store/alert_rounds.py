@@ -16,14 +16,13 @@ import msgspec
 from redrive.core import alert_sights
 from redrive.core.alert_sights import AllTerms
 from redrive.core.alert_words import fired_text, fired_together, over_text, over_together
-from redrive.core.alerts import RULES, End, Firing, Open, Rule, Scope, Sight, Subject, judge
+from redrive.core.alerts import LATELY_S, RULES, End, Firing, Open, Rule, Scope, Sight, Subject, Told, judge, messages
 from redrive.store import alert_readings
 from redrive.store.clock import Clock
 from redrive.store.db import Database, Record, Session
 from redrive.store.orgs import DEFAULT_ORG, new_id
 
 PAGE_ORGS = 200
-MAX_TOLD_ALONE = 10  # incidents of a rule that begin, or end, in one round of an org; those beyond share a notice
 NOBODY_LOOKED_S = 60.0  # after so long without a round, and three that were missed, silence counts from the next one on
 HANGS_AFTER_S = 30.0  # whoever says nothing for so long in the middle of a round has it no more
 MAX_FACTS_TOLD = 100  # incidents named in a notice that tells of many
@@ -55,6 +54,13 @@ class _Incident(NamedTuple):
     text: str
     notice_id: UUID
     change: Open | End
+
+
+class _Lately(NamedTuple):
+    """What people were told of a rule lately."""
+
+    fired: Told
+    ended: Told
 
 
 class AlertRounds:
@@ -112,14 +118,13 @@ class AlertRounds:
         openings: list[tuple[Any, ...]] = []
         endings: list[tuple[Any, ...]] = []
         told: list[tuple[Notice, set[UUID]]] = []
-        for org_id, in_org in changes.items():
-            for rule in {change.rule.name: change.rule for change in in_org}.values():
-                of_rule = [change for change in in_org if change.rule is rule]
-                for incidents in (_opened(org_id, rule, of_rule), _ended(org_id, rule, of_rule)):
-                    told += [(notice, {incident.id for incident in those}) for notice, those in incidents]
-                    for _, those in incidents:
-                        openings += [_opening(org_id, one) for one in those if isinstance(one.change, Open)]
-                        endings += [(org_id, *one[:3]) for one in those if isinstance(one.change, End)]
+        for (org_id, name), lately in (await self._told(session, changes)).items():
+            of_rule = [change for change in changes[org_id] if change.rule.name == name]
+            opened = _opened(org_id, [change for change in of_rule if isinstance(change, Open)], lately.fired)
+            ended = _ended(org_id, [change for change in of_rule if isinstance(change, End)], lately.ended)
+            told += [(notice, {incident.id for incident in those}) for notice, those in (*opened, *ended)]
+            openings += [_opening(org_id, one) for _, those in opened for one in those]
+            endings += [(org_id, *one[:3]) for _, those in ended for one in those]
         now = self._clock.now()
         changed: set[UUID] = set()
         if openings:
@@ -130,6 +135,19 @@ class AlertRounds:
         if notices:
             await session.execute("tell_alerts", now, *_columns(notices))
         return len(changed)
+
+    async def _told(
+        self, session: Session, changes: Mapping[UUID, Sequence[Open | End]]
+    ) -> dict[tuple[UUID, str], _Lately]:
+        """Of the rules in which something changes: how often people were told of them lately."""
+        pairs = list(dict.fromkeys((org_id, one.rule.name) for org_id, in_org in changes.items() for one in in_org))
+        rows = await session.fetch("alerts_told", self._clock.now(), LATELY_S, *_columns(pairs)) if pairs else []
+        return {
+            (row["org_id"], row["rule"]): _Lately(
+                Told(row["fired"], row["fired_s"]), Told(row["ended"], row["ended_s"])
+            )
+            for row in rows
+        }
 
 
 def _changes(terms: AllTerms, firing: Sequence[Firing], sights: Mapping[str, Sequence[Sight]]) -> list[Open | End]:
@@ -153,38 +171,41 @@ def _endpoints_of(firing: Mapping[UUID, Sequence[Firing]]) -> list[tuple[UUID, U
     ]
 
 
-_Told = list[tuple[Notice, list[_Incident]]]
+_Messages = list[tuple[Notice, list[_Incident]]]
 
 
-def _opened(org_id: UUID, rule: Rule, changes: Sequence[Open | End]) -> _Told:
-    openings = [change for change in changes if isinstance(change, Open)]
-    told: _Told = []
-    for opening in openings[:MAX_TOLD_ALONE]:
-        incident = _Incident(new_id(), fired_text(opening), new_id(), opening)
-        facts = _facts(rule, opening.sight.subject, alert_id=incident.id, saw=opening.sight.saw)
-        told.append((_notice(org_id, incident, "alert.fired", rule.severity, facts), [incident]))
-    if rest := openings[MAX_TOLD_ALONE:]:
+def _opened(org_id: UUID, openings: Sequence[Open], told: Told) -> _Messages:
+    found: _Messages = []
+    for those in messages(openings, told):
         notice_id = new_id()
-        incidents = [_Incident(new_id(), fired_text(opening), notice_id, opening) for opening in rest]
-        text = fired_together(rule, [opening.sight for opening in rest])
-        told.append((_of_many(org_id, notice_id, "alert.fired", rule.severity, rule, text, incidents), incidents))
-    return told
+        incidents = [_Incident(new_id(), fired_text(opening), notice_id, opening) for opening in those]
+        rule, sight = those[0]
+        if len(those) == 1:
+            facts = _facts(rule, sight.subject, alert_id=incidents[0].id, saw=sight.saw)
+            notice = _notice(org_id, incidents[0], "alert.fired", rule.severity, facts)
+        else:
+            text = fired_together(rule, [opening.sight for opening in those])
+            notice = _of_many(org_id, notice_id, "alert.fired", rule.severity, rule, text, incidents)
+        found.append((notice, incidents))
+    return found
 
 
-def _ended(org_id: UUID, rule: Rule, changes: Sequence[Open | End]) -> _Told:
-    endings = [change for change in changes if isinstance(change, End)]
-    told: _Told = []
-    for end in endings[:MAX_TOLD_ALONE]:
-        incident = _Incident(end.firing.id, over_text(end), new_id(), end)
-        saw = end.sight.saw if end.sight else {}
-        facts = _facts(rule, end.firing.subject, alert_id=incident.id, saw=saw, since=end.firing.opened_at)
-        told.append((_notice(org_id, incident, "alert.over", "info", facts), [incident]))
-    if rest := endings[MAX_TOLD_ALONE:]:
+def _ended(org_id: UUID, endings: Sequence[End], told: Told) -> _Messages:
+    found: _Messages = []
+    for those in messages(endings, told):
         notice_id = new_id()
-        incidents = [_Incident(end.firing.id, over_text(end), notice_id, end) for end in rest]
-        text = over_together(rule, rest)
-        told.append((_of_many(org_id, notice_id, "alert.over", "info", rule, text, incidents), incidents))
-    return told
+        incidents = [_Incident(end.firing.id, over_text(end), notice_id, end) for end in those]
+        end = those[0]
+        if len(those) == 1:
+            saw = end.sight.saw if end.sight else {}
+            since = end.firing.opened_at
+            facts = _facts(end.rule, end.firing.subject, alert_id=end.firing.id, saw=saw, since=since)
+            notice = _notice(org_id, incidents[0], "alert.over", "info", facts)
+        else:
+            text = over_together(end.rule, those)
+            notice = _of_many(org_id, notice_id, "alert.over", "info", end.rule, text, incidents)
+        found.append((notice, incidents))
+    return found
 
 
 def _facts(
