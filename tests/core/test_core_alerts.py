@@ -314,6 +314,14 @@ def test_every_rule_has_words_for_its_beginning_and_its_end() -> None:
     assert text.endswith('"billing" and 5 others.')
 
 
+def test_a_prepared_transaction_is_ended_by_its_name() -> None:
+    prepared = TransactionReading(None, "it's", "ann", "prepared", AT, 2_000)
+    (sight,) = of_installation(ALL_WELL._replace(transactions=[prepared]), DEFAULTS)["long_transaction"]
+    text = fired_text(Open(RULES["long_transaction"], sight))
+    assert "for 33 min 20 s: it was prepared (as it's, by user ann). While" in text
+    assert text.endswith("by `ROLLBACK PREPARED 'it''s'`.")
+
+
 def test_that_no_worker_is_missed_any_more_does_not_mean_that_one_is_there() -> None:
     rule, subject = RULES["no_worker"], Subject("installation")
     firing = [Firing(UUID(int=9), rule.name, subject)]
