@@ -19,7 +19,7 @@ from redrive.engine.alerts import watch_alerts
 from redrive.engine.jobs import unreported
 from redrive.store import alert_readings
 from redrive.store.alert_rounds import AlertRounds
-from redrive.store.alerts import AlertFilter, firing_by_rule, get_alert, list_alerts
+from redrive.store.alerts import AlertFilter, get_alert, list_alerts
 from redrive.store.audit import Act
 from redrive.store.db import Database, Session, query
 from redrive.store.jobs import JobRows
@@ -62,7 +62,7 @@ async def test_a_rule_fires_once_stays_and_is_over_once(drive: Drive, rule: str)
     await trouble.begin()
     assert await drive.look() == 1
     opened_at = drive.clock.now()
-    assert await firing_by_rule(drive.engine.db) == {rule: 1}
+    assert await drive.firing() == {rule: 1}
     (incident,) = await drive.incidents()
     assert (incident["rule"], incident["severity"], incident["over_at"]) == (rule, RULES[rule].severity, None)
     assert [await drive.look() for _ in range(3)] == [0, 0, 0]
@@ -80,7 +80,7 @@ async def test_a_rule_fires_once_stays_and_is_over_once(drive: Drive, rule: str)
     assert facts["rule"] == rule
     assert facts["saw"]
     assert json.loads(over["facts"])["since"] is not None
-    assert await firing_by_rule(drive.engine.db) == {}
+    assert await drive.firing() == {}
 
 
 @pytest.mark.parametrize("rule", RULES)
@@ -147,7 +147,7 @@ async def test_many_endpoints_at_once_are_one_message_that_names_them(drive: Dri
     assert await drive.look() == 30
     _, over = await drive.notices()
     assert over["text"].startswith('"Redrive disabled an endpoint" is over for 30 of them: "e')
-    assert await firing_by_rule(drive.engine.db) == {}
+    assert await drive.firing() == {}
 
 
 async def test_endpoints_that_fail_one_after_another_are_told_together_once_there_were_a_few(drive: Drive) -> None:
@@ -155,7 +155,7 @@ async def test_endpoints_that_fail_one_after_another_are_told_together_once_ther
         await fail(drive, await drive.engine.endpoint(f"e{n:02}"))
         await drive.look()
     await drive.looks(TOGETHER_EVERY_S)
-    assert await firing_by_rule(drive.engine.db) == {"endpoint_disabled": 16}
+    assert await drive.firing() == {"endpoint_disabled": 16}
     sizes = [json.loads(notice["facts"]).get("more", 1) for notice in await drive.notices()]
     assert sizes == [*[1] * MAX_TOLD_ALONE, 6, 5]
     drive.clock.advance(LATELY_S)
@@ -231,7 +231,7 @@ async def test_silence_is_noticed_also_where_rounds_are_rare(drive: Drive) -> No
     await Workers(drive.engine.db, drive.clock).beat(CARD)
     drive.every_s = 300
     assert await drive.look() == 1
-    assert await firing_by_rule(drive.engine.db) == {"no_worker": 1}
+    assert await drive.firing() == {"no_worker": 1}
 
 
 async def test_a_restart_in_which_nobody_looked_does_not_end_what_fires(drive: Drive) -> None:
@@ -239,7 +239,7 @@ async def test_a_restart_in_which_nobody_looked_does_not_end_what_fires(drive: D
     assert await drive.look() == 1
     drive.clock.advance(3_600)
     assert await drive.looks(300) == 0
-    assert await firing_by_rule(drive.engine.db) == {"no_worker": 1}
+    assert await drive.firing() == {"no_worker": 1}
 
 
 async def test_a_process_that_ends_in_good_order_does_not_end_what_fires_of_a_job_that_others_run(drive: Drive) -> None:
@@ -321,7 +321,7 @@ async def test_nobody_is_missed_by_whoever_has_just_begun_to_look(engine: Engine
     drive = Drive(engine, clock)
     assert await drive.looks(60) == 0
     assert await drive.looks(120) == 1
-    assert await firing_by_rule(engine.db) == {"no_worker": 1}  # the jobs went with the workers: that is said once
+    assert await drive.firing() == {"no_worker": 1}  # the jobs went with the workers: that is said once
 
 
 async def test_a_worker_that_left_in_good_order_is_missed_once_there_is_work(drive: Drive) -> None:

@@ -220,6 +220,7 @@ ENGINE = [
     Case("alert_due", lambda facts: (facts.now, 1_000), "task_stream", sorts=False),
     *(Case("alert_endpoints", _troubled, index) for index in ("endpoint_state_shut", "endpoint_by_engine")),
     Case("firing_alerts", lambda facts: ([facts.engine.org_id],), "alert_firing"),
+    Case("alerts_everywhere", lambda facts: (), "alert_firing"),
     *(Case("alerts_told", _told, index) for index in ("alert_by_rule", "alert_by_end")),
     Case("end_alerts", _ended_alerts, ("alert_pkey", "alert_firing")),
     Case("mark_many", lambda facts: (facts.engine.org_id, [new_id()], "ignored", "a", "b"), "dead_letter_pkey"),

@@ -71,6 +71,10 @@ class Drive:
             "SELECT * FROM redrive.alert WHERE rule = coalesce($1, rule) ORDER BY opened_at, id", rule
         )
 
+    async def firing(self) -> dict[str, int]:
+        """How many incidents are not over, by rule."""
+        return {row["rule"]: row["n"] for row in await self.engine.db.fetch("alerts_everywhere")}
+
     async def notices(self) -> list[Record]:
         """Of alerts, in the order that they were written."""
         return await self.engine.sql.fetch(

@@ -80,11 +80,6 @@ async def firing_now(session: Session) -> list[FiringRule]:
     return [FiringRule(row["rule"], row["severity"], row["n"]) for row in rows]
 
 
-async def firing_by_rule(db: Database) -> dict[str, int]:
-    """How many incidents of all orgs fire, by rule; as the engine, which sees them."""
-    return {row["rule"]: row["n"] for row in await db.fetch("firing_by_rule")}
-
-
 # -- rules ---------------------------------------------------------------------------------------------------------
 
 
