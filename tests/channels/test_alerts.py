@@ -14,20 +14,22 @@ from standardwebhooks import Webhook
 
 from redrive.core.alerts import RULES
 from redrive.core.breaker import BreakerRules
-from redrive.core.jobs import HERALD, JobReport
-from redrive.core.ports import WorkerCard
+from redrive.core.jobs import ROLLER
+from redrive.engine.jobs import Jobs
+from redrive.engine.roller import run_roller
 from redrive.settings import Settings
 from redrive.store.alert_rounds import AlertRounds
 from redrive.store.jobs import JobRows
-from redrive.store.orgs import new_id
-from redrive.store.workers import Workers
+from redrive.store.rollups import Roller
+from redrive.store.workers import list_workers
 from support.alerts import EVERY_S, now_clock
-from support.engine import ManualClock, Shared
+from support.engine import ManualClock, Shared, until
 from support.holding import HoldingReceiver
 from support.installation import Installation, installation
 from support.mail import MailServer
 from support.oracle import assert_sound
-from support.processes import until, worker
+from support.processes import until as until_true
+from support.processes import worker
 
 from .conftest import PUBLIC_URL
 from .test_mail import mailbox
@@ -93,7 +95,8 @@ class World:
         redrive, clock, engine = self.redrive, self.clock, self.redrive.stores.engine
         billing = await self.endpoint()
         path = f"/v1/endpoints/{billing['id']}"
-        workers, card = Workers(engine, clock), WorkerCard(new_id(), "here", 1, "1", ("http",), 1)
+        rules = redrive.settings.breaker_rules()
+        jobs = Jobs(JobRows(engine, clock), now=lambda: clock.now().timestamp())
 
         async def fail_for_long() -> None:
             self.receiver.script(*[503] * 30, path="/billing")
@@ -109,27 +112,39 @@ class World:
             await redrive.api.event(billing["id"])
             await redrive.work()
 
-        async def move() -> None:
-            other = {"url": self.receiver.url_of("/other")}
-            assert (await redrive.api.http.request("PATCH", path, other)).status == 200
+        async def recover() -> None:
+            """A probe comes through, and so does what follows it."""
+            for pause_s in (rules.first_wait_s, rules.ramp_s, 0):
+                clock.advance(pause_s)
+                await redrive.api.event(billing["id"])
+                await redrive.work()
+
+        async def be_at_work() -> None:
+            """A worker, which does not take leave: as if it were killed."""
+
+            async def has_beaten() -> bool:
+                return any(worker.seen_at == clock.now() for worker in await list_workers(engine, clock))
+
+            async with redrive.working():
+                await until(has_beaten)
 
         async def fall_silent() -> None:
-            await workers.beat(card)
+            await be_at_work()
             await self.looks(60)
 
-        async def come_back() -> None:
-            clock.advance(EVERY_S)
-            await workers.beat(card)
-            clock.advance(-EVERY_S)
+        async def roll() -> None:
+            """The job runs, and no more, in a process that goes on reporting."""
+            job = jobs.job(ROLLER)
+            rolling = asyncio.create_task(run_roller(Roller(engine, clock).roll, batch=1, every_s=0.01, job=job))
+            await until_true(lambda: job.succeeded_at == clock.now().timestamp())
+            rolling.cancel()
+            await asyncio.wait([rolling])
+            await jobs.report()
 
-        async def report(age_s: float) -> None:
-            said = JobReport(HERALD.name, HERALD.every_s, age_s, age_s, age_s, None, None)
-            await JobRows(engine, clock).report([said])
-
-        async def stop_running() -> None:
-            await report(0)
+        async def stop_rolling() -> None:
+            await roll()
             await self.looks(60)
-            await report(60)
+            await jobs.report()
 
         async def begin_work() -> None:
             self.kept.append(await asyncpg.connect(redrive.url, server_settings={"application_name": "a long report"}))
@@ -139,19 +154,20 @@ class World:
         async def end_work() -> None:
             await self.kept.pop().close()
 
-        async def wait() -> None:
+        async def be_quick() -> None:
             clock.advance(16 * 60)
+            await self.deliver(billing, 20)
 
         steps: dict[str, tuple[Step, Step]] = {
             "failure_rate": (lambda: self.deliver(billing, 20, dying=2), lambda: self.deliver(billing, 100)),
             "dead_letters_open": (lambda: self.deliver(billing, 51, dying=51), self.resolve_all),
             "dead_letter_arrived": (lambda: self.deliver(billing, 1, dying=1), self.resolve_all),
             "oldest_due": (be_late, redrive.work),
-            "slow_delivery": (lambda: self.deliver(billing, 20, after_s=200), wait),
-            "endpoint_open": (fail_for_long, move),
+            "slow_delivery": (lambda: self.deliver(billing, 20, after_s=200), be_quick),
+            "endpoint_open": (fail_for_long, recover),
             "endpoint_disabled": (gone, lambda: redrive.api.post(f"{path}/enable")),
-            "no_worker": (fall_silent, come_back),
-            "job_stale": (stop_running, lambda: report(0)),
+            "no_worker": (fall_silent, be_at_work),
+            "job_stale": (stop_rolling, roll),
             "long_transaction": (begin_work, end_work),
         }
         return steps[rule]
@@ -218,12 +234,12 @@ async def test_whoever_tells_may_be_killed_in_between_and_people_hear_of_it_unde
         broken = await redrive.api.endpoint(receiver.url)
         async with worker(empty_url, env=env) as first:
             await redrive.api.event(broken["id"])
-            await until(lambda: bool(mail.begun), why=lambda: first.log[-5:])
+            await until_true(lambda: bool(mail.begun), why=lambda: first.log[-5:])
             await first.kill()
         mail.hangs = False
         mail.let_go.set()
         async with worker(empty_url, env=env) as second:
-            await until(lambda: bool(mail.messages), why=lambda: second.log[-5:])
+            await until_true(lambda: bool(mail.messages), why=lambda: second.log[-5:])
             await second.terminated()
         (message,) = mail.messages
         assert mail.begun == [message["message-id"]] * 2

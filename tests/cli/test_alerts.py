@@ -15,6 +15,8 @@ async def test_incidents_are_listed_and_rules_set_reset_and_seen(world: World) -
     put = await redrive("alerts", "set", "dead_letters_open", "threshold=0", "--because", "quiet org", url=world.url)
     assert (put.code, put.err.strip()) == (0, 'Rule "dead_letters_open" is on: threshold 0.')
     await world.dead()
+    over = await redrive("alerts", "list", "--state", "over", "--rule", "dead_letters_open", url=world.url)
+    assert (over.code, over.err.strip()) == (0, "There is no such alert.")
     await AlertRounds(world.engine, DatabaseClock(), every_s=0).look()
     listed = await redrive("alerts", "list", "--state", "firing", "--json", url=world.url)
     assert {row["rule"] for row in listed.objects} == {"dead_letters_open", "dead_letter_arrived"}
@@ -36,6 +38,7 @@ async def test_what_cannot_be_is_refused_and_says_what_could(world: World) -> No
         (("set", "failure_rate", "threshold"), "PARAMETER=NUMBER"),
         (("set", "failure_rat", "threshold=0.5"), "There are: failure_rate,"),
         (("list", "--state", "on"), "firing or over"),
+        (("list", "--rule", "failure_rat"), "There are: failure_rate,"),
     ):
         refused = await redrive("alerts", *arguments, url=world.url)
         assert refused.code != 0

@@ -19,7 +19,10 @@ from redrive.core.alert_sights import (
 from redrive.core.alert_words import fired_text, fired_together, over_text, over_together, percent, span
 from redrive.core.alerts import (
     CLEARS_AT,
+    LATELY_S,
+    MAX_TOLD_ALONE,
     RULES,
+    TOGETHER_EVERY_S,
     AlertRuleError,
     End,
     Firing,
@@ -27,9 +30,11 @@ from redrive.core.alerts import (
     Sight,
     Standing,
     Subject,
+    Told,
     Why,
     default_terms,
     judge,
+    messages,
     place,
     read_terms,
     rules_of,
@@ -142,23 +147,50 @@ def test_a_breaker_fires_when_it_opens_and_is_over_when_it_has_closed() -> None:
         for n, breaker in enumerate(("open", "probing", "ramping", "closed"))
     ]
     sights = of_org(QUIET._replace(endpoints=seen), DEFAULTS)["endpoint_open"]
-    assert [sight.standing for sight in sights] == [Standing.ABOVE, Standing.BAND, Standing.BAND]
-    firing = [Firing(UUID(int=90 + n), "endpoint_open", Subject("endpoint", UUID(int=n), f"e{n}")) for n in (1, 3)]
-    changes = judge(RULES["endpoint_open"], DEFAULTS["endpoint_open"], firing, sights)
-    assert [(type(change), change.sight.subject.name if change.sight else None) for change in changes] == [
-        (Open, "e0"),
-        (End, None),
-    ]
-    assert [
-        type(one) for one in judge(RULES["endpoint_open"], DEFAULTS["endpoint_open"], firing, [], saw_all=False)
-    ] == []
+    assert [sight.standing for sight in sights] == [Standing.ABOVE, Standing.BAND, Standing.BAND, Standing.CLEAR]
+    firing = [Firing(UUID(int=90 + n), "endpoint_open", Subject("endpoint", UUID(int=n), f"e{n}")) for n in (1, 3, 4)]
+    opened, closed, deleted = judge(RULES["endpoint_open"], DEFAULTS["endpoint_open"], firing, sights)
+    assert isinstance(opened, Open)
+    assert opened.sight.subject.name == "e0"
+    assert isinstance(closed, End)
+    assert over_text(closed) == 'The breaker of endpoint "e3" is closed again.'
+    assert isinstance(deleted, End)
+    assert over_text(deleted) == 'Endpoint "e4" was deleted.'
+
+
+def test_the_breaker_of_an_endpoint_that_is_disabled_is_nobody_s_trouble() -> None:
+    """Nothing probes it: it would be open for ever."""
+    off = EndpointReading(UUID(int=1), "billing", "open", AT, "9 of 10 failed", None, None, is_disabled=True)
+    (sight,) = of_org(QUIET._replace(endpoints=[off]), DEFAULTS)["endpoint_open"]
+    firing = [Firing(UUID(int=9), "endpoint_open", sight.subject)]
+    (end,) = judge(RULES["endpoint_open"], DEFAULTS["endpoint_open"], firing, [sight])
+    assert isinstance(end, End)
+    assert over_text(end) == 'Endpoint "billing" was disabled: nothing waits for its breaker any more.'
+
+
+@given(sizes=st.lists(st.integers(0, 30), min_size=1, max_size=200))
+def test_however_incidents_come_there_are_few_messages_and_each_incident_is_told_once(sizes: list[int]) -> None:
+    """Looks, ten seconds apart; what is not told waits for the next one."""
+    every_s, waiting, sent = 10.0, 0, [0.0] * 0
+    for turn, size in enumerate([*sizes, *[0] * 7]):
+        now, waiting = turn * every_s, waiting + size
+        lately = [at for at in sent if now - at < LATELY_S]
+        told = messages(range(waiting), Told(len(lately), now - lately[-1] if lately else None))
+        assert sum(len(message) for message in told) in (0, waiting)
+        waiting -= sum(len(message) for message in told)
+        sent += [now] * len(told)
+        in_minute = [at for at in sent if now - at < TOGETHER_EVERY_S]
+        assert len(in_minute) <= MAX_TOLD_ALONE + 1
+        assert len([at for at in sent if now - at < LATELY_S]) <= MAX_TOLD_ALONE + LATELY_S / TOGETHER_EVERY_S
+    assert waiting == 0
 
 
 @pytest.mark.parametrize(
     ("reading", "seen"),
     [
         (ALL_WELL._replace(silent_s=61), Standing.ABOVE),
-        (ALL_WELL._replace(silent_s=61, watched_s=20), Standing.CLEAR),  # whoever looks has just begun to
+        (ALL_WELL._replace(silent_s=61, watched_s=20), Standing.BAND),  # whoever looks has just begun to
+        (ALL_WELL._replace(silent_s=5, watched_s=20), Standing.CLEAR),
         (ALL_WELL._replace(silent_s=60), Standing.BAND),
         (ALL_WELL._replace(silent_s=None, due_age_s=61), Standing.ABOVE),
         (ALL_WELL._replace(silent_s=None), Standing.CLEAR),  # all stopped in good order, and nothing is due
@@ -177,6 +209,20 @@ def test_a_job_is_stale_after_three_of_its_intervals_and_a_minute_at_least() -> 
     ]
     sights = of_installation(ALL_WELL._replace(jobs=jobs, watched_s=1e9), DEFAULTS)["job_stale"]
     assert [s.subject.name for s in sights if s.standing is Standing.ABOVE] == ["1/61", "3600/10801"]
+
+
+def test_a_restart_in_which_nobody_looked_ends_no_incident_about_silence() -> None:
+    """Nor does a process that ends in good order, as long as others may run the same job."""
+    silent = ALL_WELL._replace(silent_s=500, jobs=[JobReading("herald", 1, 500, None)], watched_s=0)
+    left = ALL_WELL._replace(jobs=[JobReading("herald", 1, 500, None, has_left=True)])
+    for rule, subject, reading in (
+        ("no_worker", Subject("installation"), silent),
+        ("job_stale", Subject("job", None, "herald"), silent),
+        ("job_stale", Subject("job", None, "herald"), left),
+    ):
+        sights = of_installation(reading, DEFAULTS)[rule]
+        assert judge(RULES[rule], DEFAULTS[rule], [Firing(UUID(int=9), rule, subject)], sights) == []
+        assert judge(RULES[rule], DEFAULTS[rule], [], sights) == []
 
 
 def test_jobs_that_fell_silent_with_all_workers_are_told_by_one_alert() -> None:
@@ -209,7 +255,7 @@ def test_what_an_org_sets_is_checked_and_what_it_once_set_never_breaks_a_rule() 
         with pytest.raises(AlertRuleError) as caught:
             read_terms(rule, wrong)
         assert caught.value.field in wrong
-    stored = stored_terms(rule, {"threshold": 7, "window_s": 120.0, "gone": 1})
+    stored = stored_terms(rule, {"threshold": 7, "window_s": 120.0, "gone": 1, "enabled": "yes"})
     assert stored.to_spec() == {"enabled": True, "threshold": 0.05, "window_s": 120.0, "min_volume": 20}
 
 
@@ -258,16 +304,32 @@ def test_every_rule_has_words_for_its_beginning_and_its_end() -> None:
         after = calm[name][0] if calm[name] else None
         why = Why.CLEAR if after else Why.GONE
         assert over_text(End(firing, RULES[name], after, why)), name
-        assert "billing" in over_together(RULES[name], [End(firing, RULES[name], None, Why.GONE)]) or name not in (
-            "endpoint_open",
-            "endpoint_disabled",
-        )
+        assert f'"{sight.subject.name or ""}"' in over_together(RULES[name], [End(firing, RULES[name], None, Why.GONE)])
     assert "process 4711 (application psql, user ann), which is idle in transaction" in fired_text(
         Open(RULES["long_transaction"], seen["long_transaction"][0])
     )
     many = [seen["endpoint_open"][0]] * 25
-    assert "25 more" in fired_together(RULES["endpoint_open"], many)
-    assert "and 5 others" in fired_together(RULES["endpoint_open"], many)
+    text = fired_together(RULES["endpoint_open"], many)
+    assert text.startswith("The breakers of 25 endpoints opened. ")
+    assert text.endswith('"billing" and 5 others.')
+
+
+def test_a_prepared_transaction_is_ended_by_its_name() -> None:
+    prepared = TransactionReading(None, "it's", "ann", "prepared", AT, 2_000)
+    (sight,) = of_installation(ALL_WELL._replace(transactions=[prepared]), DEFAULTS)["long_transaction"]
+    text = fired_text(Open(RULES["long_transaction"], sight))
+    assert "for 33 min 20 s: it was prepared (as it's, by user ann). While" in text
+    assert text.endswith("by `ROLLBACK PREPARED 'it''s'`.")
+
+
+def test_that_no_worker_is_missed_any_more_does_not_mean_that_one_is_there() -> None:
+    rule, subject = RULES["no_worker"], Subject("installation")
+    firing = [Firing(UUID(int=9), rule.name, subject)]
+    for silent_s, said in ((3.0, "A worker is there again."), (None, "nothing waits for one.")):
+        sights = of_installation(ALL_WELL._replace(silent_s=silent_s), DEFAULTS)[rule.name]
+        (end,) = judge(rule, DEFAULTS[rule.name], firing, sights)
+        assert isinstance(end, End)
+        assert over_text(end).endswith(said)
 
 
 def test_numbers_are_said_as_people_say_them() -> None:

@@ -45,6 +45,14 @@ def test_so_it_is_with_whatever_a_notice_says(text: str, facts: dict[str, object
     assert said.severity == "error"
 
 
+def test_a_message_of_many_alerts_names_them_in_its_text_alone() -> None:
+    facts = {"rule": "endpoint_open", "more": 2, "alerts": [{"alert_id": str(EVENT), "subject": {"name": "billing"}}]}
+    notice = {"id": "n", "at": "2031-05-04T12:00:00Z", "org": "o", "kind": "alert.fired", "severity": "warning"}
+    body = json.dumps({**notice, "text": "Two are open.", "facts": facts}).encode()
+    said = told("redrive.alert.fired", EVENT, body, public_url=None)
+    assert "What was seen:\n  rule: endpoint_open\n  more: 2\n\n" in said.text
+
+
 @given(body=some.binary(max_size=9_000))
 def test_what_is_no_json_is_shown_as_far_as_it_is_text(body: bytes) -> None:
     said = told("file.came", EVENT, body, public_url=None)

@@ -171,6 +171,14 @@ def _watched(facts: Facts) -> Arguments:
     return facts.now, [facts.engine.org_id], [900.0], [900.0], [900.0]
 
 
+def _troubled(facts: Facts) -> Arguments:
+    return [facts.engine.org_id], 1_000, [facts.engine.org_id], [facts.endpoint_id]
+
+
+def _told(facts: Facts) -> Arguments:
+    return facts.now, 600.0, [facts.engine.org_id], ["endpoint_open"]
+
+
 def _ended_alerts(facts: Facts) -> Arguments:
     return facts.now, [facts.engine.org_id], [new_id()], ["over"], [new_id()]
 
@@ -210,8 +218,10 @@ ENGINE = [
     Case("take_calls", lambda facts: (facts.now, 3600.0, 5, 60.0, 20), "notice_uncalled"),
     *(Case("alert_numbers", _watched, index) for index in ("pulse_pkey", "dead_letter_by_age", "task_pkey")),
     Case("alert_due", lambda facts: (facts.now, 1_000), "task_stream", sorts=False),
-    Case("alert_endpoints", lambda facts: ([facts.engine.org_id], 1_000), "endpoint_state_shut"),
+    *(Case("alert_endpoints", _troubled, index) for index in ("endpoint_state_shut", "endpoint_by_engine")),
     Case("firing_alerts", lambda facts: ([facts.engine.org_id],), "alert_firing"),
+    Case("alerts_everywhere", lambda facts: (), "alert_firing"),
+    *(Case("alerts_told", _told, index) for index in ("alert_by_rule", "alert_by_end")),
     Case("end_alerts", _ended_alerts, ("alert_pkey", "alert_firing")),
     Case("mark_many", lambda facts: (facts.engine.org_id, [new_id()], "ignored", "a", "b"), "dead_letter_pkey"),
     Case("returns", lambda facts: ([facts.engine.org_id], [facts.task_id]), "dead_letter_pkey"),

@@ -35,7 +35,8 @@ def list_(
         if state not in (None, "firing", "over"):
             raise WrongUsage("--state is firing or over.")
         async with open_desk(where) as desk, desk.session() as session:
-            found = (await alerts.list_alerts(session, AlertFilter(state, rule), limit=limit)).rows
+            of = _rule(desk, rule).name if rule else None
+            found = (await alerts.list_alerts(session, AlertFilter(state, of), limit=limit)).rows
         if as_json:
             for row in found:
                 emit({**dict(row), "saw": msgspec.json.decode(row["saw"])})
@@ -44,7 +45,7 @@ def list_(
         table(
             [Column(title, gives_way=title == "text") for title in titles],
             [[row["opened_at"], row["over_at"], *_told(row)] for row in found],
-            empty="No alert fires, and none has.",
+            empty="No alert fires, and none has." if state is rule is None else "There is no such alert.",
         )
         return True
 

@@ -19,7 +19,7 @@ AllTerms = Mapping[str, Terms]
 
 
 class EndpointReading(NamedTuple):
-    """An endpoint whose breaker is not closed, or that Redrive has disabled."""
+    """An endpoint whose breaker is not closed, or that Redrive has disabled; or of which that was said before."""
 
     id: UUID
     name: str
@@ -28,6 +28,7 @@ class EndpointReading(NamedTuple):
     breaker_reason: str | None
     disabled_at: datetime | None  # by Redrive
     disabled_reason: str | None
+    is_disabled: bool = False  # by whomever
 
 
 class OrgReading(NamedTuple):
@@ -41,6 +42,7 @@ class OrgReading(NamedTuple):
     letter_age_s: float | None  # of the open one that came last
     due_age_s: float | None  # of the task that is due for longest
     endpoints: Sequence[EndpointReading] = ()
+    saw_all_due: bool = True  # False: there may be older ones
 
 
 class JobReading(NamedTuple):
@@ -49,6 +51,7 @@ class JobReading(NamedTuple):
     idle_s: float  # since it last succeeded, or since somebody runs it
     error: str | None
     unseen_s: float = 0.0  # since a process said that it runs it
+    has_left: bool = False  # a process that ran it has just ended in good order: others that run it are yet to say so
 
 
 class TransactionReading(NamedTuple):
@@ -64,7 +67,7 @@ class TransactionReading(NamedTuple):
 
 class InstallationReading(NamedTuple):
     """`silent_s`: since anything was heard of a worker; None where none is known. `due_age_s`: of the oldest work that
-    one could do. `watched_s`: for how long somebody has been looking: nobody is called silent for longer.
+    one could do. `watched_s`: for how long somebody has been looking: who fell silent before that is not held to it.
     """
 
     silent_s: float | None
@@ -127,31 +130,40 @@ def _dead_letter_arrived(reading: OrgReading, terms: Terms) -> list[Sight]:
 
 def _oldest_due(reading: OrgReading, terms: Terms) -> list[Sight]:
     saw = {"late_s": _rounded(reading.due_age_s), "threshold": terms["threshold_s"]}
-    return [Sight(_org(reading), place(reading.due_age_s, terms["threshold_s"]), saw)]
+    standing = place(reading.due_age_s, terms["threshold_s"])
+    if standing is Standing.CLEAR and not reading.saw_all_due:
+        standing = Standing.BAND
+    return [Sight(_org(reading), standing, saw)]
 
 
 def _endpoint_open(reading: OrgReading, _: Terms) -> list[Sight]:
-    """A probe and the ramp are the band: the breaker may open again at any moment."""
+    """A probe and the ramp are the band: the breaker may open again at any moment. What is disabled is not probed: its
+    breaker would be open for ever, and nobody waits for it.
+    """
     return [
         Sight(
             Subject("endpoint", seen.id, seen.name),
-            Standing.ABOVE if seen.breaker == "open" else Standing.BAND,
+            _breaker(seen),
             {"breaker": seen.breaker, "breaker_since": seen.breaker_since, "reason": seen.breaker_reason},
         )
         for seen in reading.endpoints
-        if seen.breaker != "closed"
     ]
+
+
+def _breaker(seen: EndpointReading) -> Standing:
+    if seen.is_disabled or seen.breaker == "closed":
+        return Standing.CLEAR
+    return Standing.ABOVE if seen.breaker == "open" else Standing.BAND
 
 
 def _endpoint_disabled(reading: OrgReading, _: Terms) -> list[Sight]:
     return [
         Sight(
             Subject("endpoint", seen.id, seen.name),
-            Standing.ABOVE,
+            Standing.CLEAR if seen.disabled_at is None else Standing.ABOVE,
             {"disabled_at": seen.disabled_at, "reason": seen.disabled_reason},
         )
         for seen in reading.endpoints
-        if seen.disabled_at is not None
     ]
 
 
@@ -176,14 +188,12 @@ def of_installation(reading: InstallationReading, terms: AllTerms) -> dict[str, 
 def _no_worker(reading: InstallationReading, terms: Terms) -> list[Sight]:
     """Where none is known, all of them having stopped in good order, only work that waits makes one missing."""
     missing_s = reading.silent_s if reading.silent_s is not None else reading.due_age_s
-    if missing_s is not None:
-        missing_s = min(missing_s, reading.watched_s)
     saw = {
         "silent_s": _rounded(reading.silent_s),
         "oldest_due_s": _rounded(reading.due_age_s),
         "threshold": terms["threshold_s"],
     }
-    return [Sight(Subject("installation"), place(missing_s, terms["threshold_s"]), saw)]
+    return [Sight(Subject("installation"), _silence(missing_s, terms["threshold_s"], reading.watched_s), saw)]
 
 
 def _job_stale(reading: InstallationReading, terms: Terms) -> list[Sight]:
@@ -191,11 +201,17 @@ def _job_stale(reading: InstallationReading, terms: Terms) -> list[Sight]:
     for job in reading.jobs:
         threshold_s = max(terms["intervals"] * job.every_s, terms["min_s"])
         saw = {"idle_s": _rounded(job.idle_s), "every_s": job.every_s, "error": job.error, "threshold": threshold_s}
-        standing = place(min(job.idle_s, reading.watched_s), threshold_s)
-        if _went_with_workers(reading, job) and standing is Standing.ABOVE:
+        standing = _silence(job.idle_s, threshold_s, reading.watched_s)
+        if standing is Standing.ABOVE and (job.has_left or _went_with_workers(reading, job)):
             standing = Standing.BAND
         sights.append(Sight(Subject("job", None, job.name), standing, saw))
     return sights
+
+
+def _silence(silent_s: float | None, threshold_s: float, watched_s: float) -> Standing:
+    """Where nobody has been listening for as long, it begins nothing; but what fires is not over by that either."""
+    standing = place(silent_s, threshold_s)
+    return Standing.BAND if standing is Standing.ABOVE and watched_s <= threshold_s else standing
 
 
 def _went_with_workers(reading: InstallationReading, job: JobReading) -> bool:

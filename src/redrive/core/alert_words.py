@@ -15,8 +15,9 @@ def fired_text(opening: Open) -> str:
 
 
 def fired_together(rule: Rule, sights: Sequence[Sight]) -> str:
-    """Of many subjects of a rule at once, all but the first few: one message for all of them."""
-    return f"{rule.title}: so it is with {len(sights)} more at the same time: {_names(sights)}."
+    """One message for many subjects of a rule. Their names come last: that is where it is cut."""
+    said = _TOGETHER.get(rule.name, f"{rule.title}: {{n}} of them.").format(n=len(sights))
+    return f"{said} They are {_listed([sight.subject.name for sight in sights])}."
 
 
 def over_text(end: End) -> str:
@@ -31,16 +32,14 @@ def over_text(end: End) -> str:
 
 
 def over_together(rule: Rule, ends: Sequence[End]) -> str:
-    names = [end.firing.subject.name or "" for end in ends]
-    return f'"{rule.title}" is over for {len(ends)} more at the same time: {_listed(names)}.'
+    names = _listed([end.firing.subject.name for end in ends])
+    if all(end.why is Why.SWITCHED_OFF for end in ends):
+        return f'"{rule.title}" is not looked at any more: the rule was switched off. It had fired for {names}.'
+    return f'"{rule.title}" is over for {len(ends)} of them: {names}.'
 
 
-def _names(sights: Sequence[Sight]) -> str:
-    return _listed([sight.subject.name or "" for sight in sights])
-
-
-def _listed(names: Sequence[str]) -> str:
-    told = ", ".join(f'"{name}"' for name in names[:MAX_NAMES_TOLD])
+def _listed(names: Sequence[str | None]) -> str:
+    told = ", ".join(f'"{name or ""}"' for name in names[:MAX_NAMES_TOLD])
     return told + (f" and {len(names) - MAX_NAMES_TOLD} others" if len(names) > MAX_NAMES_TOLD else "")
 
 
@@ -50,7 +49,7 @@ def _listed(names: Sequence[str]) -> str:
 def _failure_rate(sight: Sight) -> str:
     saw = _of(sight)
     return (
-        f"{percent(saw['rate'])} of what ended within {span(saw['window_s'])} failed "
+        f"{percent(saw['rate'])} of what ended within the last {span(saw['window_s'])} failed "
         f"({saw['failed']} of {saw['ended']}): more than {percent(saw['threshold'])}. "
         "Look at the groups of dead letters for the cause, deal with it, and retry them."
     )
@@ -68,16 +67,16 @@ def _dead_letter_arrived(sight: Sight) -> str:
     saw = _of(sight)
     return (
         f"Something became a dead letter, and {_are(saw['open'])} open. Look at "
-        "what failed, then retry, resolve or ignore it. Those that follow are not told by this alert, until "
-        f"none has come for {span(saw['threshold'])}."
+        "what failed, then retry, resolve or ignore it. While more of them come, this alert says nothing further: it "
+        f"is over when none has come for {span(saw['threshold'])}."
     )
 
 
 def _oldest_due(sight: Sight) -> str:
     saw = _of(sight)
     return (
-        f"A task has been due for {span(saw['late_s'])}: longer than {span(saw['threshold'])}. There are too few "
-        "workers, its endpoint lets through too little (breaker, limits), or its hub is not connected. The "
+        f"A task has been due for {span(saw['late_s'])}; none should wait longer than {span(saw['threshold'])}. There "
+        "are too few workers, its endpoint lets through too little (breaker, limits), or its hub is not connected. The "
         "page of endpoints shows which."
     )
 
@@ -85,9 +84,9 @@ def _oldest_due(sight: Sight) -> str:
 def _slow_delivery(sight: Sight) -> str:
     saw = _of(sight)
     return (
-        f"95 % of the deliveries within {span(saw['window_s'])} took up to {span(saw['p95_s'])} since their event came "
-        f"in: longer than {span(saw['threshold'])}. Retries count: see which endpoints fail or are slow, and whether "
-        "workers are busy."
+        f"One in twenty deliveries of the last {span(saw['window_s'])} took longer than {span(saw['p95_s'])} from when "
+        f"its event came in; 95 % should take {span(saw['threshold'])} at most. The time between retries counts: see "
+        "which endpoints fail or are slow, and whether the workers are busy."
     )
 
 
@@ -133,13 +132,17 @@ def _job_stale(sight: Sight) -> str:
 def _long_transaction(sight: Sight) -> str:
     saw = _of(sight)
     first = saw["transactions"][0]
-    who = f"process {first['pid']}" if first["pid"] is not None else "a prepared transaction"
-    details = ", ".join(
-        f"{what} {first[key]}" for what, key in (("application", "application_name"), ("user", "user")) if first[key]
-    )
-    state = f", which is {first['state']}" if first["state"] else ""
-    more = f" {len(saw['transactions']) - 1} more are as long." if len(saw["transactions"]) > 1 else ""
-    end = f"SELECT pg_terminate_backend({first['pid']})" if first["pid"] is not None else "ROLLBACK PREPARED"
+    if first["pid"] is None:
+        gid = (first["application_name"] or "").replace("'", "''")
+        who, names = "it was prepared", (("as", "application_name"), ("by user", "user"))
+        end = f"ROLLBACK PREPARED '{gid}'"
+    else:
+        who, names = f"process {first['pid']}", (("application", "application_name"), ("user", "user"))
+        end = f"SELECT pg_terminate_backend({first['pid']})"
+    details = ", ".join(f"{what} {first[key]}" for what, key in names if first[key])
+    state = f", which is {first['state']}" if first["state"] and first["pid"] is not None else ""
+    others = len(saw["transactions"]) - 1
+    more = f" {others} more {'is' if others == 1 else 'are'} open for too long." if others else ""
     return (
         f"A transaction has been open on the database for {span(saw['open_s'])}: {who}"
         f"{f' ({details})' if details else ''}{state}.{more} While it is, the database cannot clean up, and becomes "
@@ -159,6 +162,21 @@ _FIRED = {
     "job_stale": _job_stale,
     "long_transaction": _long_transaction,
 }
+_TOGETHER = {
+    "endpoint_open": (
+        "The breakers of {n} endpoints opened. What is for them waits, and probes are sent now and then; nothing is "
+        "lost meanwhile. So many at once often have one cause: this installation's own way out (network, DNS, proxy), "
+        "or something that their receivers share."
+    ),
+    "endpoint_disabled": (
+        "Redrive disabled {n} endpoints. What is for them is held. Enable them when they can receive again; the page "
+        "of endpoints says why of each."
+    ),
+    "job_stale": (
+        "{n} background jobs do not run. The log of the workers and of the API says why; see whether they reach the "
+        "database, and restart them if one hangs."
+    ),
+}
 
 # -- over ----------------------------------------------------------------------------------------------------------
 
@@ -166,8 +184,16 @@ _FIRED = {
 def _rate_over(sight: Sight) -> str:
     saw = _of(sight)
     if saw["rate"] is None:
-        return f"Nothing failed any more: nothing ended within {span(saw['window_s'])}."
-    return f"{percent(saw['rate'])} of what ended within {span(saw['window_s'])} failed: as it should be again."
+        return f"Nothing ended within the last {span(saw['window_s'])}, so nothing failed either."
+    return (
+        f"{percent(saw['rate'])} of what ended within the last {span(saw['window_s'])} failed "
+        f"({saw['failed']} of {saw['ended']}): few enough again."
+    )
+
+
+def _letters_over(sight: Sight) -> str:
+    n = _of(sight)["open"]
+    return f"{_are(n).capitalize()} open: few enough again." if n else "No dead letter is open any more."
 
 
 def _arrived_over(sight: Sight) -> str:
@@ -180,34 +206,48 @@ def _arrived_over(sight: Sight) -> str:
 def _slow_over(sight: Sight) -> str:
     saw = _of(sight)
     if saw["p95_s"] is None:
-        return f"Nothing was delivered within {span(saw['window_s'])}, so nothing took too long."
+        return f"Nothing was delivered within the last {span(saw['window_s'])}, so nothing took too long."
     return (
-        f"95 % of the deliveries within {span(saw['window_s'])} took up to {span(saw['p95_s'])}: as they should again."
+        f"95 % of the deliveries of the last {span(saw['window_s'])} took {span(saw['p95_s'])} at most: fast enough "
+        "again."
     )
 
 
 def _due_over(sight: Sight) -> str:
     late_s = _of(sight)["late_s"]
-    return (
-        "Nothing is late any more." if late_s is None else f"Nothing is late for longer than {span(late_s)} any more."
-    )
+    if late_s is None:
+        return "Nothing is late any more."
+    return f"Nothing is too late any more: the task that is due for longest has waited {span(late_s)}."
+
+
+def _breaker_over(sight: Sight) -> str:
+    name = _quoted(sight.subject.name)
+    if _of(sight)["breaker"] != "closed":
+        return f"Endpoint {name} was disabled: nothing waits for its breaker any more."
+    return f"The breaker of endpoint {name} is closed again."
+
+
+def _worker_over(sight: Sight) -> str:
+    if _of(sight)["silent_s"] is None:
+        return "No worker is missed any more: nothing waits for one."
+    return "A worker is there again."
 
 
 _OVER: Mapping[str, Callable[[Sight], str]] = {
     "failure_rate": _rate_over,
-    "dead_letters_open": lambda sight: f"{_are(_of(sight)['open']).capitalize()} open: few enough again.",
+    "dead_letters_open": _letters_over,
     "dead_letter_arrived": _arrived_over,
     "oldest_due": _due_over,
     "slow_delivery": _slow_over,
-    "endpoint_open": lambda sight: f"The breaker of endpoint {_quoted(sight.subject.name)} is closed again.",
-    "endpoint_disabled": lambda sight: f"Endpoint {_quoted(sight.subject.name)} is not disabled any more.",
-    "no_worker": lambda _: "A worker is there again.",
+    "endpoint_open": _breaker_over,
+    "endpoint_disabled": lambda sight: f"Endpoint {_quoted(sight.subject.name)} was enabled again.",
+    "no_worker": _worker_over,
     "job_stale": lambda sight: f"The background job {_quoted(sight.subject.name)} runs again.",
-    "long_transaction": lambda _: "No transaction has been open for too long any more.",
+    "long_transaction": lambda _: "No transaction is open for too long any more.",
 }
 _GONE = {
-    "endpoint_open": "The breaker of endpoint {name} is closed again, or the endpoint was deleted.",
-    "endpoint_disabled": "Endpoint {name} was enabled again, or deleted.",
+    "endpoint_open": "Endpoint {name} was deleted.",
+    "endpoint_disabled": "Endpoint {name} was deleted.",
     "job_stale": "The background job {name} is not expected to run any more: whoever ran it has ended.",
 }
 

@@ -13,14 +13,19 @@ from datetime import datetime
 from enum import StrEnum
 from math import isfinite
 from types import MappingProxyType
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeVar
 from uuid import UUID
 
 CLEARS_AT = 0.8  # of the threshold
+MAX_TOLD_ALONE = 5  # messages of a rule lately: those that follow are told together
+LATELY_S = 600.0
+TOGETHER_EVERY_S = 60.0  # at least between a message and one that tells of several
 MINUTE_S = 60.0
 HOUR_S = 3_600.0
 DAY_S = 86_400.0
 MAX_COUNT = 1_000_000
+
+T = TypeVar("T")
 
 
 class AlertRuleError(ValueError):
@@ -218,7 +223,7 @@ def read_terms(rule: Rule, given: Mapping[str, object]) -> Terms:
 
 def stored_terms(rule: Rule, spec: Mapping[str, object]) -> Terms:
     """What an org once set. What this version does not take any more is the default's: an alert must not fail of it."""
-    values: dict[str, object] = {"enabled": spec.get("enabled", True)}
+    values: dict[str, object] = {"enabled": spec.get("enabled") is not False}
     for parameter in rule.parameters:
         try:
             values[parameter.name] = parameter.read(spec.get(parameter.name, parameter.default))
@@ -275,8 +280,8 @@ class Firing(NamedTuple):
 class AlertWatch(Protocol):
     """Who looks at all rules of all orgs."""
 
-    async def look(self) -> int:
-        """Unless another process had a look just now: what changed is written and will be told. How many changed."""
+    async def look(self) -> int | None:
+        """What changed is written and will be told. How many changed; None where another process has the round."""
         ...
 
 
@@ -298,13 +303,8 @@ class End(NamedTuple):
     why: Why
 
 
-def judge(
-    rule: Rule, terms: Terms, firing: Sequence[Firing], sights: Sequence[Sight], *, saw_all: bool = True
-) -> list[Open | End]:
-    """What follows from what is seen now, given the rule's open incidents.
-
-    `saw_all`: a subject that is not among the sights is gone; else nothing is known of it, and nothing changes.
-    """
+def judge(rule: Rule, terms: Terms, firing: Sequence[Firing], sights: Sequence[Sight]) -> list[Open | End]:
+    """What follows from what is seen now, given the rule's open incidents. A subject that is not seen is gone."""
     open_now = {incident.subject.key: incident for incident in firing}
     if not terms.enabled:
         return [End(incident, rule, None, Why.SWITCHED_OFF) for incident in open_now.values()]
@@ -315,8 +315,25 @@ def judge(
     for key, incident in open_now.items():
         sight = seen.get(key)
         if sight is None:
-            if saw_all:
-                changes.append(End(incident, rule, None, Why.GONE))
+            changes.append(End(incident, rule, None, Why.GONE))
         elif sight.standing is Standing.CLEAR:
             changes.append(End(incident, rule, sight, Why.CLEAR))
     return changes
+
+
+class Told(NamedTuple):
+    """How many messages told of a rule lately, and how many seconds ago the last one did."""
+
+    messages: int = 0
+    ago_s: float | None = None
+
+
+def messages(changes: Sequence[T], told: Told) -> list[Sequence[T]]:
+    """What each message tells of the incidents that begin, or end, now. None where all of them wait for a later look,
+    which sees them again if they last: a thousand endpoints that fail one after another are no thousand messages.
+    """
+    if not changes or told.messages + len(changes) <= MAX_TOLD_ALONE:
+        return [[change] for change in changes]
+    if told.ago_s is not None and told.ago_s < TOGETHER_EVERY_S:
+        return []
+    return [changes]

@@ -27,7 +27,7 @@ _PAGES = {
     "run": "/runs/{}",
     "alert": "/alerts",
 }
-_NOT_SEEN = frozenset({"since"})  # told in a line of its own
+_NOT_SEEN = frozenset({"since", "alerts"})  # told in a line of its own; named by the text
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from uuid import UUID
 import msgspec
 
 from redrive.core.alert_sights import (
+    GONE_AFTER_S,
     AllTerms,
     EndpointReading,
     InstallationReading,
@@ -27,7 +28,7 @@ from redrive.store.jobs import list_jobs
 from redrive.store.stats import MAX_ROWS_LOOKED_AT
 
 MAX_STREAMS = 100_000  # looked at for what is due: endpoints and handlers that have tasks
-MAX_ENDPOINTS = 10_000  # in trouble, of a page of orgs
+MAX_ENDPOINTS = 10_000  # in trouble by one rule, of a page of orgs; those that fire already are looked at in any case
 MAX_TRANSACTIONS = 20
 
 _NO_WAITS = (0,) * WAIT_SLOTS
@@ -35,17 +36,14 @@ _DEFAULTS: AllTerms = {name: default_terms(rule) for name, rule in RULES.items()
 
 
 class Due(NamedTuple):
-    """For how long tasks are due: by org, and the oldest that workers could do."""
+    """For how long tasks are due: by org, and the oldest that workers could do. `is_whole`: no stream was left out."""
 
     by_org: Mapping[UUID, float]
-    work_s: float | None
+    work_s: float | None = None
+    is_whole: bool = True
 
 
-class Endpoints(NamedTuple):
-    """`is_whole`: there were no more than could be looked at."""
-
-    by_org: Mapping[UUID, Sequence[EndpointReading]]
-    is_whole: bool
+Endpoints = Mapping[UUID, Sequence[EndpointReading]]
 
 
 def terms_of(specs: str | None) -> AllTerms:
@@ -59,23 +57,26 @@ def terms_of(specs: str | None) -> AllTerms:
 async def due(db: Database, now: datetime) -> Due:
     rows = await db.fetch("alert_due", now, MAX_STREAMS)
     work = [row["work_age_s"] for row in rows if row["work_age_s"] is not None]
-    return Due({row["org_id"]: row["due_age_s"] for row in rows}, max(work, default=None))
+    by_org = {row["org_id"]: row["due_age_s"] for row in rows if row["due_age_s"] is not None}
+    return Due(by_org, max(work, default=None), max((row["streams"] for row in rows), default=0) < MAX_STREAMS)
 
 
-async def endpoints(session: Session, orgs: Sequence[UUID]) -> Endpoints:
-    rows = await session.fetch("alert_endpoints", list(orgs), MAX_ENDPOINTS)
+async def endpoints(session: Session, orgs: Sequence[UUID], firing: Sequence[tuple[UUID, UUID]] = ()) -> Endpoints:
+    """Those in trouble, and those that an incident is about (`firing`: org and id), as they are now."""
+    those = [org_id for org_id, _ in firing], [endpoint_id for _, endpoint_id in firing]
+    rows = await session.fetch("alert_endpoints", list(orgs), MAX_ENDPOINTS, *those)
     found: defaultdict[UUID, list[EndpointReading]] = defaultdict(list)
     for row in rows:
         found[row["org_id"]].append(EndpointReading(*(row[name] for name in EndpointReading._fields)))
-    return Endpoints(found, len(rows) < MAX_ENDPOINTS)
+    return found
 
 
 async def of_orgs(
     session: Session,
     now: datetime | None,
     terms: Mapping[UUID, AllTerms],
-    late: Mapping[UUID, float],
-    troubled: Mapping[UUID, Sequence[EndpointReading]],
+    late: Due,
+    troubled: Endpoints,
 ) -> list[OrgReading]:
     windows = (
         [of["failure_rate"]["window_s"] for of in terms.values()],
@@ -91,8 +92,9 @@ async def of_orgs(
             _NO_WAITS if row["waits"][0] is None else row["waits"],
             row["dead_letters"],
             row["letter_age_s"],
-            late.get(row["org_id"]),
+            late.by_org.get(row["org_id"]),
             troubled.get(row["org_id"], ()),
+            late.is_whole,
         )
         for row in rows
     ]
@@ -103,8 +105,8 @@ async def of_org(session: Session, terms: AllTerms, clock: Clock) -> OrgReading:
     troubled = await endpoints(session, [session.org_id])
     oldest = await session.fetchrow("oldest_due", session.org_id, clock.now(), MAX_ROWS_LOOKED_AT)
     is_late = oldest is not None and oldest["due_at"] is not None
-    late = {session.org_id: (oldest["now"] - oldest["due_at"]).total_seconds()} if oldest and is_late else {}
-    (reading,) = await of_orgs(session, clock.now(), {session.org_id: terms}, late, troubled.by_org)
+    late = Due({session.org_id: (oldest["now"] - oldest["due_at"]).total_seconds()} if oldest and is_late else {})
+    (reading,) = await of_orgs(session, clock.now(), {session.org_id: terms}, late, troubled)
     return reading
 
 
@@ -116,9 +118,16 @@ async def of_installation(
     old_s = terms["long_transaction"]["threshold_s"] * CLEARS_AT
     open_now = await db.fetch("alert_transactions", clock.now(), old_s, MAX_TRANSACTIONS)
     jobs = [
-        JobReading(job.name, job.every_s, job.idle_s, job.error if job.is_failing else None, job.unseen_s)
+        JobReading(
+            job.name,
+            job.every_s,
+            job.idle_s,
+            job.error if job.is_failing else None,
+            job.unseen_s,
+            has_left=job.left_at is not None,
+        )
         for job in await list_jobs(db, clock)
-        if job.left_at is None
+        if job.left_s is None or job.left_s < GONE_AFTER_S
     ]
     return InstallationReading(
         workers["silent_s"] if workers else None,

@@ -16,15 +16,15 @@ import msgspec
 from redrive.core import alert_sights
 from redrive.core.alert_sights import AllTerms
 from redrive.core.alert_words import fired_text, fired_together, over_text, over_together
-from redrive.core.alerts import RULES, End, Firing, Open, Rule, Scope, Sight, Subject, judge
+from redrive.core.alerts import LATELY_S, RULES, End, Firing, Open, Rule, Scope, Sight, Subject, Told, judge, messages
 from redrive.store import alert_readings
 from redrive.store.clock import Clock
 from redrive.store.db import Database, Record, Session
 from redrive.store.orgs import DEFAULT_ORG, new_id
 
 PAGE_ORGS = 200
-MAX_TOLD_ALONE = 10  # incidents of a rule that begin, or end, in one round of an org; those beyond share a notice
-NOBODY_LOOKED_S = 60.0  # after so long without a round, silence counts from the next one on
+NOBODY_LOOKED_S = 60.0  # after so long without a round, and three that were missed, silence counts from the next one on
+HANGS_AFTER_S = 30.0  # whoever says nothing for so long in the middle of a round has it no more
 MAX_FACTS_TOLD = 100  # incidents named in a notice that tells of many
 
 _FIRST = UUID(int=0)
@@ -56,6 +56,13 @@ class _Incident(NamedTuple):
     change: Open | End
 
 
+class _Lately(NamedTuple):
+    """What people were told of a rule lately."""
+
+    fired: Told
+    ended: Told
+
+
 class AlertRounds:
     """core.alerts.AlertWatch on PostgreSQL. `every_s`: how often all processes together look."""
 
@@ -64,46 +71,46 @@ class AlertRounds:
         self._clock = clock
         self._every_s = every_s
 
-    async def look(self) -> int:
-        """A round, unless somebody else had one just now. How many incidents began or ended."""
-        begun = await self._db.fetchrow("begin_alert_round", self._clock.now(), self._every_s, NOBODY_LOOKED_S)
+    async def look(self) -> int | None:
+        """A round, unless somebody else had one just now or is still at it: None. How many incidents began or ended."""
+        unwatched_s = max(NOBODY_LOOKED_S, 3 * self._every_s)
+        begun = await self._db.fetchrow("begin_alert_round", self._clock.now(), self._every_s, unwatched_s)
         if begun is None:
-            return 0
+            return None
         due = await alert_readings.due(self._db, begun["now"])
-        changed, problem, after = 0, None, _FIRST
+        changed, is_whole, problem, after = 0, True, None, _FIRST
         while True:
             page = await self._db.fetch("alert_orgs", after, PAGE_ORGS)
             if not page:
                 break
             after = page[-1]["org_id"]
             try:
-                changed += await self._look_at(page, due, begun["watched_s"])
+                found = await self._look_at(page, due, begun["watched_s"])
+                changed, is_whole = changed + (found or 0), is_whole and found is not None
             except (ValueError, LookupError) as error:  # of what one org has: the others are looked at all the same
                 problem = error
         if problem is not None:
             raise RoundFailed("Some orgs could not be looked at for alerts.") from problem
-        return changed
+        return changed if is_whole else None
 
-    async def _look_at(self, page: Sequence[Record], due: alert_readings.Due, watched_s: float) -> int:
+    async def _look_at(self, page: Sequence[Record], due: alert_readings.Due, watched_s: float) -> int | None:
+        """How much changed; None where a round before this one is still at it."""
         terms = {row["org_id"]: alert_readings.terms_of(row["specs"]) for row in page}
         default = next((row["org_id"] for row in page if row["name"] == DEFAULT_ORG), None)
         async with self._db.transaction() as session:
-            leads = await session.fetchrow("lead_alerts")
+            leads = await session.fetchrow("lead_alerts", HANGS_AFTER_S)
             if leads is None or not leads["ours"]:
-                return 0  # a round before this one is still at it
+                return None
             firing = _by_org(await session.fetch("firing_alerts", list(terms)))
-            troubled = await alert_readings.endpoints(session, list(terms))
-            readings = await alert_readings.of_orgs(session, self._clock.now(), terms, due.by_org, troubled.by_org)
+            troubled = await alert_readings.endpoints(session, list(terms), _endpoints_of(firing))
+            readings = await alert_readings.of_orgs(session, self._clock.now(), terms, due, troubled)
             sights = {reading.org_id: alert_sights.of_org(reading, terms[reading.org_id]) for reading in readings}
             if default is not None:
                 whole = await alert_readings.of_installation(
                     session, self._clock, terms[default], work_s=due.work_s, watched_s=watched_s
                 )
                 sights[default] |= alert_sights.of_installation(whole, terms[default])
-            changes = {
-                org_id: _changes(terms[org_id], firing.get(org_id, ()), seen, saw_endpoints=troubled.is_whole)
-                for org_id, seen in sights.items()
-            }
+            changes = {org_id: _changes(terms[org_id], firing.get(org_id, ()), seen) for org_id, seen in sights.items()}
             return await self._write(session, changes)
 
     async def _write(self, session: Session, changes: Mapping[UUID, Sequence[Open | End]]) -> int:
@@ -111,14 +118,13 @@ class AlertRounds:
         openings: list[tuple[Any, ...]] = []
         endings: list[tuple[Any, ...]] = []
         told: list[tuple[Notice, set[UUID]]] = []
-        for org_id, in_org in changes.items():
-            for rule in {change.rule.name: change.rule for change in in_org}.values():
-                of_rule = [change for change in in_org if change.rule is rule]
-                for incidents in (_opened(org_id, rule, of_rule), _ended(org_id, rule, of_rule)):
-                    told += [(notice, {incident.id for incident in those}) for notice, those in incidents]
-                    for _, those in incidents:
-                        openings += [_opening(org_id, one) for one in those if isinstance(one.change, Open)]
-                        endings += [(org_id, *one[:3]) for one in those if isinstance(one.change, End)]
+        for (org_id, name), lately in (await self._told(session, changes)).items():
+            of_rule = [change for change in changes[org_id] if change.rule.name == name]
+            opened = _opened(org_id, [change for change in of_rule if isinstance(change, Open)], lately.fired)
+            ended = _ended(org_id, [change for change in of_rule if isinstance(change, End)], lately.ended)
+            told += [(notice, {incident.id for incident in those}) for notice, those in (*opened, *ended)]
+            openings += [_opening(org_id, one) for _, those in opened for one in those]
+            endings += [(org_id, *one[:3]) for _, those in ended for one in those]
         now = self._clock.now()
         changed: set[UUID] = set()
         if openings:
@@ -130,55 +136,76 @@ class AlertRounds:
             await session.execute("tell_alerts", now, *_columns(notices))
         return len(changed)
 
+    async def _told(
+        self, session: Session, changes: Mapping[UUID, Sequence[Open | End]]
+    ) -> dict[tuple[UUID, str], _Lately]:
+        """Of the rules in which something changes: how often people were told of them lately."""
+        pairs = list(dict.fromkeys((org_id, one.rule.name) for org_id, in_org in changes.items() for one in in_org))
+        rows = await session.fetch("alerts_told", self._clock.now(), LATELY_S, *_columns(pairs)) if pairs else []
+        return {
+            (row["org_id"], row["rule"]): _Lately(
+                Told(row["fired"], row["fired_s"]), Told(row["ended"], row["ended_s"])
+            )
+            for row in rows
+        }
 
-def _changes(
-    terms: AllTerms, firing: Sequence[Firing], sights: Mapping[str, Sequence[Sight]], *, saw_endpoints: bool
-) -> list[Open | End]:
+
+def _changes(terms: AllTerms, firing: Sequence[Firing], sights: Mapping[str, Sequence[Sight]]) -> list[Open | End]:
+    """Of the rules that the org has; and of one that it had (it was called "default" then), that this is over."""
+    had = [incident.rule for incident in firing if incident.rule in RULES]
     return [
         change
-        for name, seen in sights.items()
+        for name in dict.fromkeys([*sights, *had])
         for change in judge(
-            RULES[name],
-            terms[name],
-            [incident for incident in firing if incident.rule == name],
-            seen,
-            saw_all=saw_endpoints or name not in _ENDPOINT_RULES,
+            RULES[name], terms[name], [incident for incident in firing if incident.rule == name], sights.get(name, ())
         )
     ]
 
 
-_Told = list[tuple[Notice, list[_Incident]]]
+def _endpoints_of(firing: Mapping[UUID, Sequence[Firing]]) -> list[tuple[UUID, UUID]]:
+    return [
+        (org_id, incident.subject.id)
+        for org_id, incidents in firing.items()
+        for incident in incidents
+        if incident.rule in _ENDPOINT_RULES and incident.subject.id is not None
+    ]
 
 
-def _opened(org_id: UUID, rule: Rule, changes: Sequence[Open | End]) -> _Told:
-    openings = [change for change in changes if isinstance(change, Open)]
-    told: _Told = []
-    for opening in openings[:MAX_TOLD_ALONE]:
-        incident = _Incident(new_id(), fired_text(opening), new_id(), opening)
-        facts = _facts(rule, opening.sight.subject, alert_id=incident.id, saw=opening.sight.saw)
-        told.append((_notice(org_id, incident, "alert.fired", rule.severity, facts), [incident]))
-    if rest := openings[MAX_TOLD_ALONE:]:
+_Messages = list[tuple[Notice, list[_Incident]]]
+
+
+def _opened(org_id: UUID, openings: Sequence[Open], told: Told) -> _Messages:
+    found: _Messages = []
+    for those in messages(openings, told):
         notice_id = new_id()
-        incidents = [_Incident(new_id(), fired_text(opening), notice_id, opening) for opening in rest]
-        text = fired_together(rule, [opening.sight for opening in rest])
-        told.append((_of_many(org_id, notice_id, "alert.fired", rule.severity, rule, text, incidents), incidents))
-    return told
+        incidents = [_Incident(new_id(), fired_text(opening), notice_id, opening) for opening in those]
+        rule, sight = those[0]
+        if len(those) == 1:
+            facts = _facts(rule, sight.subject, alert_id=incidents[0].id, saw=sight.saw)
+            notice = _notice(org_id, incidents[0], "alert.fired", rule.severity, facts)
+        else:
+            text = fired_together(rule, [opening.sight for opening in those])
+            notice = _of_many(org_id, notice_id, "alert.fired", rule.severity, rule, text, incidents)
+        found.append((notice, incidents))
+    return found
 
 
-def _ended(org_id: UUID, rule: Rule, changes: Sequence[Open | End]) -> _Told:
-    endings = [change for change in changes if isinstance(change, End)]
-    told: _Told = []
-    for end in endings[:MAX_TOLD_ALONE]:
-        incident = _Incident(end.firing.id, over_text(end), new_id(), end)
-        saw = end.sight.saw if end.sight else {}
-        facts = _facts(rule, end.firing.subject, alert_id=incident.id, saw=saw, since=end.firing.opened_at)
-        told.append((_notice(org_id, incident, "alert.over", "info", facts), [incident]))
-    if rest := endings[MAX_TOLD_ALONE:]:
+def _ended(org_id: UUID, endings: Sequence[End], told: Told) -> _Messages:
+    found: _Messages = []
+    for those in messages(endings, told):
         notice_id = new_id()
-        incidents = [_Incident(end.firing.id, over_text(end), notice_id, end) for end in rest]
-        text = over_together(rule, rest)
-        told.append((_of_many(org_id, notice_id, "alert.over", "info", rule, text, incidents), incidents))
-    return told
+        incidents = [_Incident(end.firing.id, over_text(end), notice_id, end) for end in those]
+        end = those[0]
+        if len(those) == 1:
+            saw = end.sight.saw if end.sight else {}
+            since = end.firing.opened_at
+            facts = _facts(end.rule, end.firing.subject, alert_id=end.firing.id, saw=saw, since=since)
+            notice = _notice(org_id, incidents[0], "alert.over", "info", facts)
+        else:
+            text = over_together(end.rule, those)
+            notice = _of_many(org_id, notice_id, "alert.over", "info", end.rule, text, incidents)
+        found.append((notice, incidents))
+    return found
 
 
 def _facts(

@@ -12,7 +12,7 @@ import msgspec
 
 from redrive.core import alert_sights
 from redrive.core.alert_sights import AllTerms
-from redrive.core.alerts import Rule, Scope, Sight, Terms, default_terms, rules_of, stored_terms
+from redrive.core.alerts import Rule, Scope, Sight, Standing, Terms, default_terms, rules_of, stored_terms
 from redrive.store import alert_readings, audit
 from redrive.store.audit import Act
 from redrive.store.clock import Clock
@@ -80,11 +80,6 @@ async def firing_now(session: Session) -> list[FiringRule]:
     return [FiringRule(row["rule"], row["severity"], row["n"]) for row in rows]
 
 
-async def firing_by_rule(db: Database) -> dict[str, int]:
-    """How many incidents of all orgs fire, by rule; as the engine, which sees them."""
-    return {row["rule"]: row["n"] for row in await db.fetch("firing_by_rule")}
-
-
 # -- rules ---------------------------------------------------------------------------------------------------------
 
 
@@ -106,10 +101,17 @@ async def list_rules(session: Session, org: str, clock: Clock) -> list[RuleSeen]
             terms[rule.name],
             rule.name in rows,
             rows[rule.name]["updated_at"] if rule.name in rows else None,
-            seen.get(rule.name, ()),
+            _worth_showing(rule, seen.get(rule.name, ())),
         )
         for rule in rules
     ]
+
+
+def _worth_showing(rule: Rule, sights: Sequence[Sight]) -> Sequence[Sight]:
+    """Of its endpoints those that are not well."""
+    if rule.scope is not Scope.ENDPOINT:
+        return sights
+    return [sight for sight in sights if sight.standing is not Standing.CLEAR]
 
 
 async def see_installation(engine: Database, rules: Sequence[RuleSeen], clock: Clock) -> list[RuleSeen]:

@@ -377,6 +377,7 @@ async def delete_endpoint(session: Session, endpoint_id: UUID, act: Act) -> bool
     if row is None:
         return False
     await session.execute("delete_endpoint", session.org_id, endpoint_id)
+    await reset_state(session, endpoint_id)  # nobody is to look for it among the breakers that are open
     await lift_halts(session, endpoint_id=endpoint_id)
     await audit.record(session, act, "endpoint.delete", "endpoint", endpoint_id, before={"name": row["name"]})
     return True

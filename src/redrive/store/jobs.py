@@ -35,6 +35,7 @@ class JobSeen:
     error: str | None
     idle_s: float
     unseen_s: float  # since a process said that it runs it
+    left_s: float | None  # since `left_at`
 
     @property
     def is_failing(self) -> bool:

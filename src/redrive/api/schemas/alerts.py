@@ -34,8 +34,8 @@ class Alert(Answer):
             "subject": _SUBJECT,
             "opened_at": AT,
             "over_at": None,
-            "text": "12.5 % of what ended within 15 min failed (5 of 40): more than 5 %. Look at the groups of dead "
-            "letters for the cause, deal with it, and retry them.",
+            "text": "12.5 % of what ended within the last 15 min failed (5 of 40): more than 5 %. Look at the groups "
+            "of dead letters for the cause, deal with it, and retry them.",
             "over_text": None,
             "saw": _SAW,
         }
