@@ -214,3 +214,25 @@ async def test_letters_of_before_are_counted_for_their_groups(conn: asyncpg.Conn
         ("resolved", "f0", 1),
         ("resolved", "f1", 1),
     ]
+
+
+async def test_programs_of_before_hand_in_while_their_database_is_migrated_and_afterwards(
+    conn: asyncpg.Connection, empty_database_url: str
+) -> None:
+    """From the schema before anything was tallied; as the library of that time calls it."""
+    await migrate(conn, 38)
+    program = await asyncpg.connect(empty_database_url, server_settings={"role": "redrive_engine"})
+    try:
+        await program.execute("INSERT INTO redrive.org (org_id, name) VALUES (gen_random_uuid(), 'o')")
+        migrating = asyncio.create_task(migrate(conn))
+        taken, after = 0, 5
+        async with asyncio.timeout(60):
+            while after:
+                after -= migrating.done()
+                await program.execute("SELECT redrive.hand_in('a', NULL, '1', NULL, 'o', NULL, NULL, NULL)")
+                taken += 1
+        assert (await migrating)[0].version == 39
+        assert await program.fetchval("SELECT count(*) FROM redrive.event") == taken
+        assert 5 <= await program.fetchval("SELECT sum(created) FROM redrive.tally") <= taken
+    finally:
+        await program.close()
