@@ -1,7 +1,7 @@
 """A bench that is run by itself: `--small` for a look of some seconds, `--rounds`; else its results are written.
 
-Used by bench.order, bench.workflows, bench.fairness, bench.recovery and bench.rabbitmq: `make bench` has no time for
-them.
+Used by bench.order, bench.workflows, bench.fairness, bench.recovery and bench.rabbitmq, which `make bench` has no time
+for, and by bench.pages.
 """
 
 from __future__ import annotations

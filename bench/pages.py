@@ -1,4 +1,6 @@
-"""What pages weigh and how long the server takes for them, with few dead letters and many: `python -m bench.pages`.
+"""What pages weigh and how long the server takes for them, with few dead letters and many.
+
+`python -m bench.pages [--small]`; without it, writes bench/results/pages.json and docs/benchmarks.md.
 
 Two installations side by side, real `redrive serve` processes, one with 1 000 and one with 200 000 dead letters. Bytes
 are those that a real Chromium takes for the first view of the list, as it counts them: document, styles, scripts and
@@ -21,13 +23,14 @@ import time
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 from uuid import UUID
 
 import asyncpg
 
 from bench.model import Run
 from bench.peers.base import vacuum_analyze
-from bench.postgres import BenchPostgres, free_port, postgres
+from bench.postgres import BenchPostgres, free_port
 from bench.processes import ROOT, Child, module
 from redrive.api.cursors import Cursors, ListPlace
 from redrive.app import prepare_database
@@ -38,12 +41,14 @@ from redrive.store.clock import DatabaseClock
 from redrive.store.db import Database
 from redrive.store.seal import Sealer
 
+if TYPE_CHECKING:
+    from bench.alone import Measured
+
 SMALL, LARGE = 1_000, 200_000
 REQUESTS = 40
 WARM_UP = 8
 TIMEOUT_S = 30.0
 SETTLE_MS = 800  # what is asked for after the page was loaded has come
-MAX_FIRST_VIEW_KB = 60
 LIST = "/integrations/logs/dead-letter-queue"
 LIST_NAME = "page dead-letters"  # as the page signs its cursors
 FILTER = "?type=order.shipped"
@@ -225,23 +230,22 @@ async def _weigh(site: Site) -> dict[str, float]:
     return {f"{kind.lower()}_kb": weight for kind, weight in weights.items()} | {"view_kb": sum(weights.values())}
 
 
-# -- by hand -------------------------------------------------------------------------------------------------------
+# -- by itself -----------------------------------------------------------------------------------------------------
 
 
-async def main(small: int, large: int) -> None:
-    began = time.monotonic()
-    async with postgres() as server:
-        few, many = await pages(server, small, large)
-    print(f"{'':<16}{small:>10}{large:>10}     ratio")
-    for key in [*few.extra]:
-        a, b = few.extra[key], many.extra[key]
-        print(f"{key:<16}{a:>10.2f}{b:>10.2f}{b / a if a else 0:>10.2f}")
-    print(f"\nwanted: view_kb ≤ {MAX_FIRST_VIEW_KB}, ratios of times ≤ 1.3; {time.monotonic() - began:.0f} s")
+async def measure(server: BenchPostgres, small: bool, found: Measured) -> None:
+    few, many = await pages(server, SMALL, LARGE // 10 if small else LARGE)
+    found.note("few letters", few)
+    found.note("many letters", many)
+    found.compare("many letters", "few letters", [*few.extra])
+
+
+def main() -> None:
+    from bench.alone import by_itself  # which knows all scenarios, and they know this one
+
+    about = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    by_itself("pages", about, measure)
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--small", type=int, default=SMALL)
-    parser.add_argument("--large", type=int, default=LARGE)
-    args = parser.parse_args()
-    asyncio.run(main(args.small, args.large))
+    main()

@@ -1,6 +1,7 @@
 """Results as files, tables and plots: bench/results/*.json, docs/benchmarks.md, docs/images/bench-*.svg.
 
-Called by bench.run. Touches those files only.
+Called by bench.run and by what is run by itself. Touches those files only. A goal or a section of the page that
+bench/results has nothing for keeps what the page says of it.
 """
 
 from __future__ import annotations
@@ -73,6 +74,16 @@ RECOVERY_PANELS: Mapping[str, str] = {
     "other_p99_ms": "another endpoint meanwhile: p99, ms",
 }
 RECOVERY_TITLE = "An endpoint comes back to 10 000 waiting tasks"
+# Sections of the page that tell of one scenario, which is run by itself or may have had no time.
+SECTIONS: Mapping[str, str] = {
+    "Order": "order",
+    "Workflows": "workflows",
+    "Consumers of RabbitMQ": "rabbitmq",
+    "A noisy neighbour": "fairness",
+    "An endpoint that comes back": "recovery",
+    "Pages": "pages",
+    "Numbers over many tasks": "observability",
+}
 ABOUT_PEERS = (
     "Settings are the best of a handful that were tried, most of them once, on a machine that was not quiet: better",
     "ones may exist. Peers run *flaky* and *×2* once. The number of jobs differs by system, so that each runs for",
@@ -165,8 +176,39 @@ def render(peers: Sequence[Peer]) -> Path:
         (images / f"{name}.svg").write_text(panels(RECOVERY_TITLE, series))
         plots[name] = f"![{RECOVERY_TITLE}](images/{name}.svg)"
     page = DOCS / "benchmarks.md"
-    page.write_text("\n".join(_page(results, about, plots, peers)) + "\n")
+    before = page.read_text() if page.exists() else ""
+    page.write_text(kept("\n".join(_page(results, about, plots, peers)) + "\n", before, results))
     return page
+
+
+def kept(page: str, before: str, results: Results) -> str:
+    """The page, with what it said before of goals and sections that there are no results of."""
+    old, new = _sections(before), _sections(page)
+    measured = {scenario for scenario, _, _ in results.runs}
+    for title, text in old.items():
+        if title not in new or (title in SECTIONS and SECTIONS[title] not in measured):
+            new[title] = text
+    if "Goals" in old:
+        new["Goals"] = _with_goals_of(old["Goals"], new["Goals"], results)
+    return "\n".join(text.rstrip("\n") + "\n" for text in new.values())
+
+
+def _sections(page: str) -> dict[str, str]:
+    """By their titles; what stands before them has none."""
+    found: dict[str, str] = {}
+    title = ""
+    for line in page.splitlines(keepends=True):
+        if line.startswith("## "):
+            title = line[3:].strip()
+        found[title] = found.get(title, "") + line
+    return found
+
+
+def _with_goals_of(before: str, section: str, results: Results) -> str:
+    old = {line.split(" | ")[0]: line for line in before.splitlines() if line.startswith("| ")}
+    not_run = {f"| {outcome.goal}" for outcome in judge(results) if outcome.verdict is Verdict.NOT_RUN}
+    lines = section.splitlines()
+    return "\n".join(old.get(goal, line) if (goal := line.split(" | ")[0]) in not_run else line for line in lines)
 
 
 def _bars(results: Results, scenario: str, variant: str, key: str) -> list[Bar]:

@@ -8,6 +8,7 @@ import asyncpg
 import pytest
 import pytest_asyncio
 
+from redrive.store import migrate as migrations
 from redrive.store.migrate import (
     MigrationChanged,
     MigrationError,
@@ -76,6 +77,47 @@ async def test_a_failed_migration_leaves_nothing_behind_and_says_which(conn: asy
     assert await conn.fetchval("SELECT to_regclass('redrive.half')") is None
     broken.write_text("CREATE TABLE whole (id int);")
     assert [m.version for m in await migrate(conn, folder=folder)] == [3]
+
+
+async def test_a_migration_that_must_wait_for_a_table_lets_everybody_else_use_it(
+    conn: asyncpg.Connection, empty_database_url: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(migrations, "LOCK_WITHIN_MS", 30)
+    monkeypatch.setattr(migrations, "REST_S", 0.02)
+    await migrate(conn, 1, folder=folder)
+    slow, quick = [await asyncpg.connect(empty_database_url) for _ in range(2)]
+    try:
+        reading = slow.transaction()
+        await reading.start()
+        await slow.fetchval("SELECT count(*) FROM redrive.thing")
+        migrating = asyncio.create_task(migrate(conn, folder=folder))
+        async with asyncio.timeout(10):
+            for _ in range(10):
+                await quick.execute("INSERT INTO redrive.thing VALUES (7)")
+                await asyncio.sleep(0.01)
+            assert not migrating.done()
+            await reading.rollback()
+            assert [m.version for m in await migrating] == [2]
+    finally:
+        await slow.close()
+        await quick.close()
+
+
+async def test_a_table_that_is_never_free_is_left_as_it_was_and_said(
+    conn: asyncpg.Connection, empty_database_url: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in (("LOCK_WITHIN_MS", 10), ("REST_S", 0), ("MAX_TRIES", 3)):
+        monkeypatch.setattr(migrations, name, value)
+    await migrate(conn, 1, folder=folder)
+    other = await asyncpg.connect(empty_database_url)
+    try:
+        async with other.transaction():
+            await other.execute("LOCK TABLE redrive.thing")
+            with pytest.raises(MigrationError, match=r"in use whenever it was tried, 3 times.*redrive doctor"):
+                await migrate(conn, folder=folder)
+    finally:
+        await other.close()
+    assert await schema_version(conn) == 1
 
 
 async def test_a_database_of_a_newer_redrive_is_refused(conn: asyncpg.Connection, folder: Path) -> None:
@@ -172,3 +214,25 @@ async def test_letters_of_before_are_counted_for_their_groups(conn: asyncpg.Conn
         ("resolved", "f0", 1),
         ("resolved", "f1", 1),
     ]
+
+
+async def test_programs_of_before_hand_in_while_their_database_is_migrated_and_afterwards(
+    conn: asyncpg.Connection, empty_database_url: str
+) -> None:
+    """From the schema before anything was tallied; as the library of that time calls it."""
+    await migrate(conn, 38)
+    program = await asyncpg.connect(empty_database_url, server_settings={"role": "redrive_engine"})
+    try:
+        await program.execute("INSERT INTO redrive.org (org_id, name) VALUES (gen_random_uuid(), 'o')")
+        migrating = asyncio.create_task(migrate(conn))
+        taken, after = 0, 5
+        async with asyncio.timeout(60):
+            while after:
+                after -= migrating.done()
+                await program.execute("SELECT redrive.hand_in('a', NULL, '1', NULL, 'o', NULL, NULL, NULL)")
+                taken += 1
+        assert (await migrating)[0].version == 39
+        assert await program.fetchval("SELECT count(*) FROM redrive.event") == taken
+        assert 5 <= await program.fetchval("SELECT sum(created) FROM redrive.tally") <= taken
+    finally:
+        await program.close()

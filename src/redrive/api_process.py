@@ -48,7 +48,7 @@ from redrive.store.tasks import Tasks
 from redrive.version import __version__
 from redrive.ways_out import http_destination, open_channels
 from redrive.web.site import Site
-from redrive.worker_metrics import show_worker
+from redrive.worker_metrics import show_workers
 
 STOP_S = 5
 RELAY_DRAIN_S = 1.5  # for webhooks under way to be acknowledged before their hubs are sent away
@@ -109,7 +109,7 @@ async def run_api(settings: Settings, url: str, stop: asyncio.Event, *, listener
                 listening(settings, url, worker, notices),
                 reported(jobs),
             ):
-                show_worker(worker)
+                show_workers(worker, notices)
                 relaying = asyncio.create_task(worker.run(stop))
                 telling = asyncio.create_task(notices.run(stop))
                 try:

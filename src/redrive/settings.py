@@ -239,13 +239,14 @@ class Settings(BaseSettings):
     )
     metrics_host: str = _setting(
         "127.0.0.1",
-        "Address that workers and consumers serve their metrics on, to whoever reaches it.",
+        "Address that workers, consumers and hubs serve their metrics on, to whoever reaches it.",
         "an address or host name",
         min_length=1,
     )
     metrics_port: int | None = _setting(
         None,
-        "Port that workers and consumers serve /metrics, /healthz and /readyz on; 0 takes a free one, none when unset.",
+        "Port that workers, consumers and hubs serve /metrics, /healthz and /readyz on; 0 takes a free one, none when "
+        "unset.",
         "a whole number from 0 to 65535",
         ge=0,
         le=65535,

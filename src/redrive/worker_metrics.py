@@ -26,7 +26,7 @@ async def serving_worker_metrics(settings: Settings, engine: Database, worker: W
             return "The last claim did not reach the database."
         return await why_not_writable(engine)
 
-    show_worker(worker)
+    show_workers(worker)
     own = ProcessNumbers(os.environ.get(NAME_VARIABLE) or "worker", numbers.OF_WORKERS)
     async with serving_metrics(
         lambda accept: write([own], accept), why_not_ready, host=settings.metrics_host, port=settings.metrics_port
@@ -34,9 +34,9 @@ async def serving_worker_metrics(settings: Settings, engine: Database, worker: W
         yield
 
 
-def show_worker(worker: Worker) -> None:
-    """What metrics tell of the worker of this process from now on."""
-    numbers.IN_FLIGHT.ask(lambda: worker.in_flight)
-    numbers.LEASES_HELD.ask(lambda: worker.unsettled)
-    numbers.CONCURRENCY.ask(lambda: worker.concurrency)
+def show_workers(*workers: Worker) -> None:
+    """What metrics tell of the workers of this process from now on: of all together."""
+    numbers.IN_FLIGHT.ask(lambda: sum(worker.in_flight for worker in workers))
+    numbers.LEASES_HELD.ask(lambda: sum(worker.unsettled for worker in workers))
+    numbers.CONCURRENCY.ask(lambda: sum(worker.concurrency for worker in workers))
     numbers.BUILD.ask(lambda: 1, (__version__,))

@@ -15,6 +15,7 @@ import pytest_asyncio
 
 from redrive.hub.edge import FIRST_PAUSE_S, LONGEST_PAUSE_S, address_of, pause_s
 from support.holding import HoldingReceiver, open_holding
+from support.http import HttpClient
 from support.hubs import forwarded, hub, told
 from support.installation import Installation, installation
 from support.processes import ADMIN_KEY, Program, program, until
@@ -93,19 +94,33 @@ async def test_what_makes_no_sense_is_wrong_usage() -> None:
 
 
 @pytest.mark.usefixtures("at_work")
-async def test_each_webhook_is_a_line(redrive: Installation, receiver: HoldingReceiver) -> None:
+async def test_each_webhook_is_a_line_and_counted(redrive: Installation, receiver: HoldingReceiver) -> None:
     relay = await redrive.api.relay(name="github")
     receiver.script(200, 404)
-    async with program(*words(redrive, relay["id"], receiver.url), env={"REDRIVE_KEY": ADMIN_KEY}) as running:
+    flags = [*words(redrive, relay["id"], receiver.url), "--metrics-port", "0"]
+    async with program(*flags, env={"REDRIVE_KEY": ADMIN_KEY}) as running:
         first = await redrive.api.webhook(relay, b"x" * 7_400, X_GitHub_Event="push")
         await until(lambda: len(running.out) == 1)
         await redrive.api.webhook(relay, b"y")
         await until(lambda: len(running.out) == 2)
         assert re.fullmatch(rf"\d\d:\d\d:\d\d  github\.push  {first}  7\.4 kB → 200  \d+ ms", running.out[0])
         assert re.fullmatch(r"\d\d:\d\d:\d\d  webhook  \S+  1 B → 404  \d+ ms", running.out[1])
+        said = [str(line["text"]) for line in running.log]
+        at, connected = sorted(said, reverse=True)
+        assert connected == f'Connected to {redrive.base_url}: webhooks for "github" go to {receiver.url}.'
+        found = re.fullmatch(r"Metrics are at http://127\.0\.0\.1:(\d+)/metrics\.", at)
+        assert found is not None
+        own = HttpClient("127.0.0.1", int(found[1]))
+        exposed = (await own.get("/metrics")).body.decode()
+        own.close()
+        for line in (
+            'redrive_hub_forwarded_total{process="hub",status="2xx"} 1.0',
+            'redrive_hub_forwarded_total{process="hub",status="4xx"} 1.0',
+            'redrive_hub_forward_seconds_count{process="hub"} 2.0',
+            'redrive_hub_edge_connected{process="hub"} 1.0',
+        ):
+            assert line in exposed
         assert await running.terminated() < 5
-    said = [str(line["text"]) for line in running.log]
-    assert said == [f'Connected to {redrive.base_url}: webhooks for "github" go to {receiver.url}.']
 
 
 @pytest.mark.usefixtures("at_work")

@@ -33,8 +33,8 @@ def all_metrics() -> dict[str, str]:
 
 def _names() -> Iterator[tuple[str, str]]:
     aside = CollectorRegistry()
-    tallies = {*numbers.OF_WORKERS, *numbers.OF_SERVERS, *numbers.OF_CONSUMERS, *numbers.server_gauges(float, float)}
-    for tally in tallies:
+    processes = (numbers.OF_WORKERS, numbers.OF_SERVERS, numbers.OF_CONSUMERS, numbers.OF_HUBS)
+    for tally in {tally for each in (*processes, numbers.server_gauges(float, float)) for tally in each}:
         yield (f"{tally.name}_total" if tally.kind == "counter" else tally.name), tally.kind
     others: list[Metric] = [*ProcessCollector(registry=aside).collect(), *GCCollector(registry=aside).collect()]
     for family in [*others, *families(nothing())]:

@@ -229,6 +229,9 @@ ENGINE = [
     Case("unseen_dead_events", _by_events, "dead_letter_pkey"),
     *(Case("roll", lambda facts: (2_000, 500, facts.now), index) for index in ("tally_by_seq", "rollup_pkey")),
     Case("totals", lambda facts: (), "tally_by_seq"),
+    Case("counters_everywhere", lambda facts: ()),
+    Case("endpoints_everywhere", lambda facts: (), "endpoint_state_pkey"),
+    Case("alerts_everywhere", lambda facts: (), "alert_firing"),
     *(Case("keep_dead_messages", _kept, index) for index in ("dead_letter_pkey", "attempt_pkey", "task_pkey")),
 ]
 JANITOR = [
@@ -462,6 +465,23 @@ async def test_the_oldest_due_task_of_all_orgs_is_found_without_reading_those_th
         sum((node["Actual Rows"] + node.get("Rows Removed by Filter", 0)) * node["Actual Loops"] for node in read)
         < 1_000
     )
+
+
+@pytest.mark.parametrize(
+    ("name", "tables"),
+    [("counters_everywhere", {"counter"}), ("endpoints_everywhere", {"endpoint", "endpoint_state"})],
+)
+async def test_what_is_added_up_over_all_orgs_is_read_once_from_small_tables(
+    databases: Mapping[str, Facts], name: str, tables: set[str]
+) -> None:
+    """Each of these tables as a whole, as there is no other way, and none that grows with what was delivered."""
+    facts = databases[FULL]
+    async with facts.engine.db.transaction() as session:
+        plan = await _plan(session._connection, Case(name, lambda f: ()), facts, "ANALYZE, FORMAT JSON")
+    read = [node for node in plan if "Relation Name" in node]
+    assert {node["Relation Name"] for node in read} == tables
+    rows = sum((node["Actual Rows"] + node.get("Rows Removed by Filter", 0)) * node["Actual Loops"] for node in read)
+    assert 0 < rows < 500
 
 
 @pytest.mark.parametrize("after", [None, UUID(int=2**128 - 1)])

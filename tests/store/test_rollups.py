@@ -1,6 +1,8 @@
 """What happens is tallied as it is written and rolled up afterwards: nothing twice, nothing missed, at any moment."""
 
 import asyncio
+import json
+import random
 from datetime import timedelta
 from typing import Any
 
@@ -30,6 +32,7 @@ from support.dead_messages import dead_message
 from support.engine import PERSON, REFUSED, UNAVAILABLE, Engine, ManualClock, Shared, clear, engine_by
 
 from .rollup_log import Log, Place, delivered, died, tried
+from .test_plans import _nodes
 
 TYPES = ("t.one", "t.two", "nobody.s")
 SYSTEMS = (None, "sap", "crm")
@@ -337,6 +340,31 @@ async def test_keys_beyond_the_bound_of_a_day_share_one(
     assert [(keyed.key, keyed.outcomes.created) for keyed in ranking.keys] == [("type.a", 2), ("type.b", 2)]
     assert ranking.others is not None
     assert (ranking.others.created, ranking.others_count) == (5, 2)
+
+
+async def test_what_a_program_calls_a_system_is_rolled_however_long_it_is(engine: Engine, clock: ManualClock) -> None:
+    """Handed in by SQL nobody looks how long it is, and a key of an index takes 2 700 bytes."""
+    name = "".join(map(chr, random.Random(7).choices(range(0x3400, 0x9FFF), k=4_000)))  # that cannot be compressed
+    await engine.sql.execute("SELECT redrive.publish('a.type', '1', external_system => $1)", name)
+    await engine.accept(external_system="short")
+    assert await Roller(engine.db, clock).roll() == 2
+    keys = await engine.sql.fetch("SELECT key FROM redrive.rollup WHERE dimension = 'external_system' AND span = 'day'")
+    assert {row["key"] for row in keys} == {name[:256], "short"}
+
+
+async def test_keys_that_a_producer_makes_up_cost_no_count_of_all_keys_each(engine: Engine, clock: ManualClock) -> None:
+    most = 60
+    for prefix in ("known", "new"):
+        await engine.accept_all([engine.new_event(f"{prefix}.{n}") for n in range(most)])
+        if prefix == "known":
+            await Roller(engine.db, clock).roll()
+    async with engine.db.transaction() as session:
+        await session._connection.execute(f"PREPARE roll AS {query('roll')}")
+        explained = await session._connection.fetchval(
+            f"EXPLAIN (ANALYZE, FORMAT JSON) EXECUTE roll(2000, {most}, '{clock.now()}')"
+        )
+    read = [node for node in _nodes(json.loads(explained)[0]["Plan"]) if node.get("Index Name") == "rollup_pkey"]
+    assert 0 < sum(node["Actual Rows"] * node["Actual Loops"] for node in read) < 5 * most
 
 
 async def test_an_org_sees_its_own_numbers_and_nobody_writes_them_but_the_engine(

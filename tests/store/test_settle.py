@@ -1,6 +1,7 @@
 """Settling: what was decided is written once, under the fence, together with the attempt, the event and the letter."""
 
 import asyncio
+import random
 from collections import Counter
 from datetime import timedelta
 
@@ -288,3 +289,24 @@ async def test_a_result_that_the_database_refuses_holds_up_nobody(engine: Engine
     assert [one.held_lease for one in settled] == [True] * 3
     assert {(await engine.task(job.id))["state"] for job in jobs} == {"succeeded"}
     assert [a["status_code"] for a in await engine.attempts(jobs[1].id)] == [200]
+
+
+async def test_what_a_program_calls_a_system_keeps_no_task_from_dying_however_long_it_is(
+    engine: Engine, clock: ManualClock
+) -> None:
+    """Handed in by SQL nobody looks how long it is, and dead letters are found by it: an index takes 2 700 bytes."""
+    await engine.endpoint()
+    name = "".join(map(chr, random.Random(7).choices(range(0x3400, 0x9FFF), k=4_000)))  # that cannot be compressed
+    await engine.accept_many(4, external_system=name)
+    dies, skipped, *rest = await engine.claim()
+    await engine.tasks.settle([settlement(dies, Die(Reason.EXHAUSTED, Category.SERVER_ERROR))])
+    for job in (skipped, *rest):
+        await engine.fail(job)
+    assert await engine.skip(skipped.id) is None
+    many, expired = (job.id for job in rest)
+    await engine.db.fetch("skip_many", clock.now(), engine.org_id, [many], ["timeout"], ["f"], ["e"])
+    await engine.db.fetch("expire_many", clock.now(), engine.org_id, [expired], [clock.now()], ["f"], ["e"])
+    for task_id in (dies.id, skipped.id, many, expired):
+        letter = await engine.letter(task_id)
+        assert letter is not None
+        assert letter["external_system"] == name[:256]

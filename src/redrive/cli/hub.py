@@ -14,13 +14,20 @@ from redrive.cli.keyboard import keys
 from redrive.cli.options import AsJson, command
 from redrive.cli.output import cell, emit, note, say
 from redrive.cli.runner import Refused, WrongUsage, run
+from redrive.cli.serve import MetricsPort
 from redrive.core.address import BadUrl, parse_target
 from redrive.core.redact import redact_headers, redact_text, redact_url
 from redrive.core.relay import Answered, Welcome
 from redrive.engine.supervisor import stop_on_signals
 from redrive.hub import edge as edges
 from redrive.hub.forwarder import Forwarded, Forwarder
-from redrive.hub.hub import Hub
+from redrive.hub.hub import Hub, Watcher
+from redrive.observe import process_metrics as numbers
+from redrive.observe.exposition import ProcessNumbers, write
+from redrive.observe.metrics_server import Refused as MetricsRefused
+from redrive.observe.metrics_server import serving_metrics
+from redrive.settings import load_settings
+from redrive.version import __version__
 
 MAX_BODY_SHOWN_CHARS = 500
 
@@ -43,6 +50,7 @@ def hub(
         ),
     ],
     verbose: Annotated[bool, typer.Option("--verbose", help="Show headers and the beginning of bodies.")] = False,
+    metrics_port: MetricsPort = None,
     as_json: AsJson = False,
 ) -> None:
     """Connect to an edge and forward what comes in at a relay's address to a service here, in order, until stopped."""
@@ -60,10 +68,12 @@ def hub(
             raise WrongUsage("--key is no API key.")
         if _is_in_the_clear(edge):
             note("The way to the edge is not encrypted: whoever is on it can read the key. Use https.")
+        settings = load_settings(metrics_port=metrics_port)
         stop = stop_on_signals()
         forwarder = Forwarder(target)
         shown = redact_url(forward)
-        running = Hub(address, key, forwarder, _Printer(edge, shown, verbose, as_json), shown_forward=shown)
+        counted = _Counted(_Printer(edge, shown, verbose, as_json))
+        running = Hub(address, key, forwarder, counted, shown_forward=shown)
         resending: set[asyncio.Task[None]] = set()
 
         def resend() -> None:
@@ -72,12 +82,21 @@ def hub(
                 resending.add(task)
                 task.add_done_callback(resending.discard)
 
+        own = ProcessNumbers("hub", numbers.OF_HUBS)
         try:
-            with keys({"r": resend, "q": stop.set}) as somebody:
-                if somebody and not as_json:
-                    note("Press r to send the last webhook to your service again, q to quit.")
-                await running.run(stop)
-        except edges.Refused as refused:
+            async with serving_metrics(
+                lambda accept: write([own], accept),
+                counted.why_not_ready,
+                host=settings.metrics_host,
+                port=settings.metrics_port,
+            ) as url:
+                if url is not None:
+                    note(f"Metrics are at {url}.")
+                with keys({"r": resend, "q": stop.set}) as somebody:
+                    if somebody and not as_json:
+                        note("Press r to send the last webhook to your service again, q to quit.")
+                    await running.run(stop)
+        except (edges.Refused, MetricsRefused) as refused:
             raise Refused(str(refused)) from None
         finally:
             await asyncio.gather(*resending, return_exceptions=True)
@@ -100,6 +119,32 @@ def _is_in_the_clear(edge: str) -> bool:
     except ValueError:
         is_here = host == "localhost" or host.endswith(".localhost")
     return parts.scheme == "http" and not is_here
+
+
+class _Counted:
+    """hub.hub.Watcher: keeps the numbers of this process, and tells another."""
+
+    def __init__(self, told: Watcher) -> None:
+        self._told = told
+        self._why_away: str | None = "Not connected to the edge yet."
+        numbers.HUB_CONNECTED.ask(lambda: float(self._why_away is None))
+        numbers.BUILD.ask(lambda: 1, (__version__,))
+
+    async def why_not_ready(self) -> str | None:
+        return self._why_away
+
+    def connected(self, welcome: Welcome) -> None:
+        self._why_away = None
+        self._told.connected(welcome)
+
+    def away(self, why: str, again_in_s: float) -> None:
+        self._why_away = f"The edge is away: {why}."
+        self._told.away(why, again_in_s)
+
+    def forwarded(self, done: Forwarded, *, acknowledged: bool) -> None:
+        status = done.result.status if isinstance(done.result, Answered) else None
+        numbers.note_forwarded(status, done.took_s, acknowledged=acknowledged or done.resent)
+        self._told.forwarded(done, acknowledged=acknowledged)
 
 
 class _Printer:

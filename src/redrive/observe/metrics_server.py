@@ -39,10 +39,14 @@ async def always_ready() -> str | None:
 
 
 @asynccontextmanager
-async def serving_metrics(write: Write, is_ready: IsReady, *, host: str, port: int | None) -> AsyncIterator[None]:
-    """Answer for as long as the block lasts: to our parent where it asks, else on the port; without one, nobody."""
+async def serving_metrics(write: Write, is_ready: IsReady, *, host: str, port: int | None) -> AsyncIterator[str | None]:
+    """Answer for as long as the block lasts: to our parent where it asks, else on the port; without one, nobody.
+
+    Yields the address, where there is one to be told.
+    """
     answers = _Answers(write, is_ready)
     name = os.environ.get(SOCKET_VARIABLE)
+    url: str | None = None
     if name:
         server = await asyncio.start_unix_server(answers.to_parent, sock=_abstract(name), limit=MAX_HEAD_BYTES)
     elif port is not None:
@@ -55,12 +59,13 @@ async def serving_metrics(write: Write, is_ready: IsReady, *, host: str, port: i
             ) from problem
         where = server.sockets[0].getsockname()
         shown = f"[{where[0]}]" if ":" in where[0] else where[0]
-        log.info("metrics_at", url=f"http://{shown}:{where[1]}/metrics")
+        url = f"http://{shown}:{where[1]}/metrics"
+        log.info("metrics_at", url=url)
     else:
-        yield
+        yield None
         return
     try:
-        yield
+        yield url
     finally:
         server.close()
         answers.close()

@@ -77,6 +77,15 @@ CONSUMER_SECONDS = Histogram(
     "redrive_consumer_duration_seconds", "How long handlers of messages took.", TRY_S, ("queue",)
 )
 
+# -- hubs of relays ----------------------------------------------------------------------------------------------------
+
+HUB_FORWARDED = Counter(
+    "redrive_hub_forwarded", "Webhooks that were forwarded, by the class of the answer, or none.", ("status",)
+)
+HUB_SECONDS = Histogram("redrive_hub_forward_seconds", "How long the service here took to answer, or not to.", TRY_S)
+HUB_UNHEARD = Counter("redrive_hub_unheard", "Answers that the edge did not hear of: it delivers those again.")
+HUB_CONNECTED = Gauge("redrive_hub_edge_connected", "1: the edge has welcomed this hub; 0: it is away.")
+
 # -- every process -----------------------------------------------------------------------------------------------------
 
 DATABASE_WAITS = Counter("redrive_database_waits", "Times that a connection had to be waited for.", ("role",))
@@ -116,6 +125,7 @@ OF_SERVERS: tuple[Tally, ...] = (
     SCRAPE_FAILURES,
     *OF_WORKERS,
 )
+OF_HUBS: tuple[Tally, ...] = (HUB_FORWARDED, HUB_SECONDS, HUB_UNHEARD, HUB_CONNECTED, *_OF_ALL)
 OF_CONSUMERS: tuple[Tally, ...] = (CONSUMED, CONSUMER_RETRIED, CONSUMER_DEAD, CONSUMER_SECONDS, *_OF_ALL)
 _KINDS = frozenset(KINDS)
 
@@ -207,3 +217,11 @@ def note_request(route: str, status: int) -> None:
     REQUESTS.add((route, STATUS_CLASSES.get(status // 100, OTHER)))
     if status in REFUSALS:
         REFUSED.add((REFUSALS[status],))
+
+
+def note_forwarded(status: int | None, took_s: float, *, acknowledged: bool) -> None:
+    """A hub has forwarded a webhook. `status`: None where the service did not answer."""
+    HUB_FORWARDED.add((NO_CATEGORY if status is None else STATUS_CLASSES.get(status // 100, OTHER),))
+    HUB_SECONDS.note(took_s)
+    if not acknowledged:
+        HUB_UNHEARD.add()

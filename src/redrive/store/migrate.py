@@ -2,8 +2,12 @@
 
 The only module that changes the schema. Called by `redrive migrate`, at start-up, and by tests with a
 folder of their own.
+
+Under traffic: whoever waits for a lock on a table keeps everybody behind it waiting, so a migration waits for a moment
+only, lets the others through, and tries again.
 """
 
+import asyncio
 import hashlib
 import re
 from dataclasses import dataclass, field
@@ -14,6 +18,11 @@ import asyncpg
 
 FILE_NAME = re.compile(r"(\d{4})_([a-z0-9_]+)\.sql")
 ADVISORY_LOCK = 0x7265_6472_6976_6501  # "redrive" and a number of ours, in a database that others may share
+
+LOCK_WITHIN_MS = 1_000  # for so long others may stand behind us
+REST_S = 1.0  # and then they go first
+MAX_TRIES = 120
+IN_THE_WAY = (asyncpg.LockNotAvailableError, asyncpg.DeadlockDetectedError)
 
 LEDGER = """
 CREATE SCHEMA IF NOT EXISTS redrive;
@@ -85,9 +94,21 @@ async def migrate(
     if not 0 <= goal <= len(known):
         raise MigrationError(f"There is no schema {goal}: this Redrive knows 1 to {len(known)}.")
     applied: list[Migration] = []
-    while (step := await _apply_next(conn, known, goal)) is not None:
+    while (step := await _apply_patiently(conn, known, goal)) is not None:
         applied.append(step)
     return applied
+
+
+async def _apply_patiently(conn: asyncpg.Connection, known: list[Migration], goal: int) -> Migration | None:
+    for _ in range(MAX_TRIES):
+        try:
+            return await _apply_next(conn, known, goal)
+        except IN_THE_WAY:
+            await asyncio.sleep(REST_S)
+    raise MigrationError(
+        f"A table that is to be changed was in use whenever it was tried, {MAX_TRIES} times; it is as it was. Look for"
+        " a transaction that stays open (`redrive doctor` names it), end it, and run `redrive migrate` again."
+    )
 
 
 async def _apply_next(conn: asyncpg.Connection, known: list[Migration], goal: int) -> Migration | None:
@@ -104,8 +125,11 @@ async def _apply_next(conn: asyncpg.Connection, known: list[Migration], goal: in
             return None
         migration = known[current]
         await conn.execute("SET LOCAL search_path = redrive, public")
+        await conn.execute(f"SET LOCAL lock_timeout = {LOCK_WITHIN_MS}")
         try:
             await conn.execute(migration.sql)
+        except IN_THE_WAY:
+            raise
         except asyncpg.PostgresError as problem:
             raise MigrationError(
                 f"Migration {migration.title} failed and left nothing behind: {problem}. The database stays"

@@ -19,7 +19,7 @@ letter AS (
                                         failed_at, generation, created_at, updated_at, closed_at, closed_by,
                                         closed_because)
   SELECT org_id, id, CASE WHEN is_test THEN 'ignored' ELSE 'open' END, kind, event_id, endpoint_id, event_type,
-         external_system, reason, 'timeout', fingerprint, message, redrive.config_of(org_id, endpoint_id),
+         left(external_system, 256), reason, 'timeout', fingerprint, message, redrive.config_of(org_id, endpoint_id),
          first_failed_at, updated_at, generation, updated_at, updated_at,
          CASE WHEN is_test THEN updated_at END, CASE WHEN is_test THEN 'engine' END, CASE WHEN is_test THEN 'it was a test' END
     FROM died

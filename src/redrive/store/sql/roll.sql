@@ -8,7 +8,7 @@ picked AS MATERIALIZED (
 taken AS (
   DELETE FROM redrive.tally t WHERE t.seq = ANY (ARRAY(SELECT p.seq FROM picked p)) RETURNING t.*),
 -- Each row for each dimension that it has a key in. A key is known where the day has a row of it. New ones are let in while there is
--- room; all others share the key ''.
+-- room; all others share the key ''. What programs hand in by SQL has an external system of any length, and a key of an index has not.
 keyed AS MATERIALIZED (
   SELECT t.*, d.dimension, d.key, date_bin('1 day', t.minute, 'epoch') AS day,
          d.dimension = 'all' OR EXISTS (
@@ -16,17 +16,21 @@ keyed AS MATERIALIZED (
             WHERE r.org_id = t.org_id AND r.dimension = d.dimension AND r.span = 'day' AND r.at = date_bin('1 day', t.minute, 'epoch')
               AND r.key = d.key) AS is_known
     FROM taken t
-   CROSS JOIN LATERAL (VALUES ('all', ''), ('endpoint', t.endpoint_id::text), ('event_type', t.event_type),
-                              ('external_system', nullif(t.external_system, ''))) AS d(dimension, key)
+   CROSS JOIN LATERAL (VALUES ('all', ''), ('endpoint', t.endpoint_id::text), ('event_type', left(t.event_type, 256)),
+                              ('external_system', nullif(left(t.external_system, 256), ''))) AS d(dimension, key)
    WHERE d.key IS NOT NULL AND t.deaths IS NULL AND t.breakers IS NULL),
+ranked AS (
+  SELECT k.*, row_number() OVER new AS place, dense_rank() OVER new AS rank
+    FROM keyed k WINDOW new AS (PARTITION BY k.org_id, k.dimension, k.day, k.is_known ORDER BY k.key)),
+counted AS (  -- once for all that are new, not for each of them
+  SELECT k.*, CASE WHEN NOT k.is_known AND k.place = 1 THEN (
+           SELECT count(*) FROM redrive.rollup r
+            WHERE r.org_id = k.org_id AND r.dimension = k.dimension AND r.span = 'day' AND r.at = k.day AND r.key > '') END AS taken_keys
+    FROM ranked k),
 bounded AS MATERIALIZED (
-  SELECT k.*, CASE WHEN k.is_known
-                     OR dense_rank() OVER (PARTITION BY k.org_id, k.dimension, k.day, k.is_known ORDER BY k.key) + (
-                          SELECT count(*) FROM redrive.rollup r
-                           WHERE NOT k.is_known AND r.org_id = k.org_id AND r.dimension = k.dimension AND r.span = 'day'
-                             AND r.at = k.day AND r.key > '') <= $2
+  SELECT k.*, CASE WHEN k.is_known OR k.rank + max(k.taken_keys) OVER (PARTITION BY k.org_id, k.dimension, k.day, k.is_known) <= $2
                    THEN k.key ELSE '' END AS final_key
-    FROM keyed k),
+    FROM counted k),
 rolled AS (
   INSERT INTO redrive.rollup AS r (org_id, dimension, span, at, key, created, acked, delivered, failed, untried, redriven, attempts,
                                    retries, retried, waited, saved, lost, waits)

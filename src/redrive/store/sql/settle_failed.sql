@@ -1,5 +1,6 @@
 -- settle_failed: close leases whose try failed, was given back, or may not be made. Where the fence moved on, nothing
 -- changes and no row comes back. $1 now, then one array each; `verdict` is retry | await | die | release.
+-- Programs that hand in by SQL may call a system by what no index takes: a dead letter has the beginning.
 -- The last one is the worker. released: no try was made, so nothing is counted. await: only a person retries (due at infinity).
 WITH clock AS MATERIALIZED (
   SELECT coalesce($1::timestamptz, clock_timestamp()) AS now),
@@ -40,7 +41,7 @@ died AS (
                                         failed_at, generation, created_at, updated_at, closed_at, closed_by,
                                         closed_because)
   SELECT org_id, id, CASE WHEN is_test THEN 'ignored' ELSE 'open' END, kind, event_id, endpoint_id, event_type,
-         external_system, reason, category, fingerprint, error_message, redrive.config_of(org_id, endpoint_id),
+         left(external_system, 256), reason, category, fingerprint, error_message, redrive.config_of(org_id, endpoint_id),
          first_failed_at, now, generation, now, now,
          CASE WHEN is_test THEN now END, CASE WHEN is_test THEN 'engine' END, CASE WHEN is_test THEN 'it was a test' END
     FROM closed WHERE verdict = 'die'

@@ -7,7 +7,7 @@ WITH died AS (
 INSERT INTO redrive.dead_letter AS d (org_id, task_id, state, kind, event_id, endpoint_id, event_type, external_system,
                                       reason, category, fingerprint, error_message, config, first_failed_at,
                                       failed_at, generation, created_at, updated_at)
-SELECT org_id, id, 'open', kind, event_id, endpoint_id, event_type, external_system, 'skipped', $4, $5, $6,
+SELECT org_id, id, 'open', kind, event_id, endpoint_id, event_type, left(external_system, 256), 'skipped', $4, $5, $6,
        redrive.config_of(org_id, endpoint_id), first_failed_at, updated_at, generation, updated_at, updated_at
   FROM died
 ON CONFLICT (org_id, task_id) DO UPDATE SET
