@@ -5,6 +5,7 @@ a secret: neither it nor a part of it is in what is stored, logged or answered.
 """
 
 import asyncio
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -77,13 +78,13 @@ class AppriseDestination:
         return Try(await self._tried(plan.url, said, job.timeout_s), sent)
 
     async def _tried(self, url: str, said: Told, timeout_s: float) -> Outcome:
-        watch = Watch(self._rules)
+        watch = Watch(self._rules, time.monotonic() + timeout_s)
         try:
             async with asyncio.timeout(timeout_s):
                 return await self._threads.run(partial(_notify, url, said, watch))
         except TimeoutError:
             message = "The service did not take it in time."
-            return Failure(Category.TIMEOUT, message, possible_duplicate=bool(watch.sockets))
+            return Failure(Category.TIMEOUT, message, possible_duplicate=watch.has_connected)
         finally:
             watch.cut()
 
@@ -125,4 +126,8 @@ class ServiceJudge:
 def _judge(url: str, rules: AddressRules) -> str | None:
     from redrive.destinations.services import problem_of
 
-    return problem_of(url, Watch(rules))
+    watch = Watch(rules, time.monotonic() + JUDGE_WITHIN_S)
+    try:
+        return problem_of(url, watch)
+    finally:
+        watch.cut()
