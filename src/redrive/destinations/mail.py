@@ -34,6 +34,7 @@ from redrive.destinations.people import MAX_AT_ONCE, SLOT_WAIT_S, Counter, probl
 
 MAX_ANSWER_CHARS = 300
 QUIT_WITHIN_S = 2.0
+_SEVEN_BIT = SMTP.clone(cte_type="7bit")  # every server takes it, whatever it offers
 
 log = structlog.get_logger("redrive.mail")
 
@@ -141,7 +142,7 @@ class MailDestination:
 
     def _message(self, job: Job, to: Sequence[str], now: datetime) -> EmailMessage:
         said = told(job.event_type, job.event_id, job.body, public_url=self._public_url)
-        message = EmailMessage(policy=SMTP)
+        message = EmailMessage(policy=_SEVEN_BIT)
         message["From"] = Address(self._sender.name, addr_spec=self._sender.address)
         message["To"] = ", ".join(to)
         message["Subject"] = one_line(said.subject)
@@ -217,8 +218,6 @@ def _connected(server: MailServer, talk: _Talk) -> Iterator[smtplib.SMTP]:
 
 def _mail(client: smtplib.SMTP, sender: str, size: int) -> None:
     options = [f"size={size}"] if client.has_extn("size") else []
-    if client.has_extn("8bitmime"):
-        options.append("body=8bitmime")
     code, text = client.mail(sender, options)
     if not 200 <= code <= 299:
         raise smtplib.SMTPSenderRefused(code, text, sender)
