@@ -31,6 +31,7 @@ from redrive.core.outcome import Category, Failure, Outcome, Success
 from redrive.core.ports import EndpointBook, EndpointTerms, Exchange, Job, Released, Try
 from redrive.core.redact import redact_text
 from redrive.destinations.people import MAX_AT_ONCE, SLOT_WAIT_S, Counter, problem_of
+from redrive.destinations.threads import DaemonThreads
 
 MAX_ANSWER_CHARS = 300
 QUIT_WITHIN_S = 2.0
@@ -157,6 +158,31 @@ class MailDestination:
 
     async def aclose(self) -> None:
         """Nothing is kept open: each try has a connection of its own."""
+
+
+async def knock(server: MailServer, sender: Sender, within_s: float) -> Failure | None:
+    """What a delivery would meet there before it names anybody: connect, TLS, sign in, who it is from. None: all well.
+
+    For `redrive doctor`. No mail is sent.
+    """
+    threads = DaemonThreads(1, name="redrive-mail-knock")
+    await threads.take()
+    talk = _Talk(time.monotonic() + within_s)
+    try:
+        async with asyncio.timeout(within_s):
+            await threads.run(partial(_knock, server, sender.address, talk))
+    except Exception as problem:  # noqa: BLE001 - whatever it is, it is what came of it
+        return _failure(problem, server, talk)
+    finally:
+        talk.cut()
+    return None
+
+
+def _knock(server: MailServer, sender: str, talk: _Talk) -> None:
+    with _connected(server, talk) as client:
+        client.ehlo_or_helo_if_needed()
+        _mail(client, sender, 0)
+        client.rset()
 
 
 def _plan(terms: EndpointTerms) -> _Plan:
