@@ -21,7 +21,7 @@ from redrive.engine.worker import Worker
 from redrive.store.endpoints import EndpointTermsBook
 from redrive.store.seal import Sealer
 from redrive.store.tasks import Tasks
-from support.engine import ManualClock, claim_due
+from support.engine import START, ManualClock, claim_due, until
 from support.installation import Installation
 from support.mail import MailServer, mail_server
 from support.page import read
@@ -178,10 +178,15 @@ async def test_a_mail_that_finds_no_thread_is_given_back_and_told_how_many_there
     (job,) = (await claim_due(Tasks(redrive.stores.engine, redrive.clock), queues=made.queues)).jobs
     await made.prepare([job])
     short = job._replace(timeout_s=0.2)
-    first, second = await asyncio.gather(*(made.attempt(short, redrive.clock.now()) for _ in range(2)))
+    first, second = await asyncio.gather(*(made.attempt(short, START) for _ in range(2)))
     assert isinstance(first, Try)
     assert isinstance(second, Released)
     assert second.why == "Not tried: 1 mails were on their way, and none ended within 0.01 s."
+
+    async def is_free() -> bool:
+        return isinstance(await made.attempt(short, START), Try)
+
+    await until(is_free)
 
 
 async def test_mail_goes_out_under_a_certificate_that_is_verified_and_a_password_that_nobody_sees(

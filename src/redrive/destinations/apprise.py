@@ -20,9 +20,10 @@ from redrive.core.outcome import Category, Failure, Outcome
 from redrive.core.ports import EndpointBook, EndpointTerms, Exchange, Job, Released, Try
 from redrive.core.redact import redact_text
 from redrive.destinations.guard import Watch
-from redrive.destinations.people import MAX_AT_ONCE, SLOT_WAIT_S, Counter, problem_of
+from redrive.destinations.people import SLOT_WAIT_S, Counter, problem_of
 from redrive.destinations.threads import DaemonThreads
 
+MAX_AT_ONCE = 16
 JUDGE_WITHIN_S = 10.0
 
 
@@ -71,13 +72,13 @@ class AppriseDestination:
         given_back = await self._counter.take(job)
         if given_back is not None:
             return given_back
-        return Try(await self._tried(plan.url, said, job.timeout_s), sent)
+        return Try(await self._tried(job, plan.url, said), sent)
 
-    async def _tried(self, url: str, said: Told, timeout_s: float) -> Outcome:
-        watch = Watch(self._rules, time.monotonic() + timeout_s)
+    async def _tried(self, job: Job, url: str, said: Told) -> Outcome:
+        watch = Watch(self._rules, time.monotonic() + job.timeout_s)
         try:
-            async with asyncio.timeout(timeout_s):
-                return await self._counter.run(partial(_notify, url, said, watch))
+            async with asyncio.timeout(job.timeout_s):
+                return await self._counter.run(job, partial(_notify, url, said, watch))
         except TimeoutError:
             message = "The service did not take it in time."
             return Failure(Category.TIMEOUT, message, possible_duplicate=watch.has_connected)

@@ -30,9 +30,10 @@ from redrive.core.notice_text import one_line, told
 from redrive.core.outcome import Category, Failure, Outcome, Success
 from redrive.core.ports import EndpointBook, EndpointTerms, Exchange, Job, Released, Try
 from redrive.core.redact import redact_text
-from redrive.destinations.people import MAX_AT_ONCE, SLOT_WAIT_S, Counter, problem_of
+from redrive.destinations.people import SLOT_WAIT_S, Counter, problem_of
 from redrive.destinations.threads import DaemonThreads
 
+MAX_AT_ONCE = 8  # connections to the mail server
 MAX_ANSWER_CHARS = 300
 QUIT_WITHIN_S = 2.0
 _SEVEN_BIT = SMTP.clone(cte_type="7bit")  # every server takes it, whatever it offers
@@ -131,7 +132,7 @@ class MailDestination:
         call = partial(_send, self._server, self._sender.address, plan.to, raw, talk)
         try:
             async with asyncio.timeout(job.timeout_s):
-                answers = await self._counter.run(call)
+                answers = await self._counter.run(job, call)
         except Exception as problem:  # noqa: BLE001 - whatever it is, it is what came of this try
             return Try(_failure(problem, self._server, talk), Exchange(plan.place, dumps(headers)))
         finally:

@@ -1,17 +1,21 @@
 """What mail and chat have in common: endpoints made ready, and calls in threads, a bounded number at once.
 
-Used by destinations.mail and destinations.apprise, whose libraries block.
+Used by destinations.mail and destinations.apprise, whose libraries block. One endpoint has a fourth of the threads at
+most, and one org half of them: while a service hangs, others are told all the same.
 """
 
+import asyncio
+from collections import Counter as Tally
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Generic, Protocol, TypeVar
+from uuid import UUID
 
 from redrive.core.ports import EndpointBook, EndpointTerms, Job, Released, Try
 from redrive.destinations.answers import impossible
 from redrive.destinations.plans import Plans
 from redrive.destinations.threads import DaemonThreads
 
-MAX_AT_ONCE = 8  # connections
 SLOT_WAIT_S = 3.75  # for a thread to come free: a fourth of a lease's margin, unless that is set
 
 
@@ -24,6 +28,8 @@ class Plan(Protocol):
     @property
     def place(self) -> str: ...
 
+
+_ALL = UUID(int=0)
 
 P = TypeVar("P", bound=Plan)
 T = TypeVar("T")
@@ -49,6 +55,8 @@ class Counter(Generic[P]):
         self._what = what
         self._at_once = at_once
         self._slot_wait_s = slot_wait_s
+        self._in_hand: Tally[UUID] = Tally()  # of all, of orgs, of endpoints
+        self._freed = asyncio.Event()
 
     async def prepare(self, jobs: Sequence[Job]) -> None:
         await self._plans.prepare(jobs)
@@ -63,14 +71,39 @@ class Counter(Generic[P]):
     async def take(self, job: Job) -> Released | None:
         """A thread for the next `run`; where none came free in time, the job is given back."""
         wait_s = min(job.timeout_s, self._slot_wait_s)
-        if await self._threads.take(wait_s):
-            return None
-        return Released(
-            f"Not tried: {self._at_once} {self._what} were on their way, and none ended within {wait_s:g} s."
+        full = None
+        try:
+            async with asyncio.timeout(wait_s):
+                while (full := self._full(job)) is not None:
+                    self._freed.clear()
+                    await self._freed.wait()
+        except TimeoutError:
+            return Released(f"Not tried: {full} were on their way, and none ended within {wait_s:g} s.")
+        self._in_hand.update(key for key, _, _ in self._limits(job))
+        await self._threads.take()  # one is free
+        return None
+
+    async def run(self, job: Job, call: Callable[[], T]) -> T:
+        return await self._threads.run(call, ended=partial(self._give, job))
+
+    def _limits(self, job: Job) -> Sequence[tuple[UUID, int, str]]:
+        return (
+            (_ALL, self._at_once, ""),
+            (job.org_id, max(self._at_once // 2, 1), " of its org"),
+            (job.endpoint_id or _ALL, max(self._at_once // 4, 1), " of its endpoint"),
         )
 
-    async def run(self, call: Callable[[], T]) -> T:
-        return await self._threads.run(call)
+    def _full(self, job: Job) -> str | None:
+        """What must end first; None where there is a thread for it."""
+        for key, most, whose in self._limits(job):
+            if self._in_hand[key] >= most:
+                return f"{most} {self._what}{whose}"
+        return None
+
+    def _give(self, job: Job) -> None:
+        self._in_hand.subtract(key for key, _, _ in self._limits(job))
+        self._in_hand = +self._in_hand  # without those that have none
+        self._freed.set()
 
 
 def problem_of(terms: EndpointTerms) -> str | None:
