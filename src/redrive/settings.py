@@ -455,6 +455,11 @@ class Settings(BaseSettings):
                 "Setting mail_from (REDRIVE_MAIL_FROM) is needed: the user of REDRIVE_SMTP_URL is not an address."
             ) from None
 
+    def require_sender(self) -> None:
+        """SettingsError where mail could be sent, and nobody said who it is from: at once, not by each process."""
+        if self.mail_server is not None:
+            _ = self.mail_sender
+
     def direct_url(self, url: str) -> str | None:
         """Where a connection keeps its session, for a database reached by `url`; None where only a pooler is known."""
         if self.database_url is not None and self.database_direct_url is not None:

@@ -2,7 +2,7 @@
 
 import os
 import socket
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypedDict
 
 from redrive.core.address import AddressRules
 from redrive.core.ports import Destination
@@ -23,6 +23,11 @@ if TYPE_CHECKING:
     from redrive.broker.publisher import Publisher
 
 MAX_PER_ORIGIN = 200
+
+
+class _ChannelTerms(TypedDict):
+    public_url: str | None
+    slot_wait_s: float
 
 
 def http_destination(settings: Settings, engine: Database, sealer: Sealer) -> HttpDestination:
@@ -55,12 +60,12 @@ def rabbitmq_destinations(
 def open_channels(settings: Settings, engine: Database, sealer: Sealer) -> list[Destination]:
     """The ways to people: mail where there is a server for it, chat and the like where apprise is installed."""
     book = EndpointTermsBook(engine, sealer)
+    terms: _ChannelTerms = {"public_url": settings.public_url, "slot_wait_s": settings.lease_margin_s / 4}
     found: list[Destination] = []
     if settings.mail_server is not None:
-        found.append(MailDestination(settings.mail_server, settings.mail_sender, book, public_url=settings.public_url))
+        found.append(MailDestination(settings.mail_server, settings.mail_sender, book, **terms))
     if apprise.is_installed():
-        rules = AddressRules(settings.allow_networks)
-        found.append(apprise.AppriseDestination(rules, book, public_url=settings.public_url))
+        found.append(apprise.AppriseDestination(AddressRules(settings.allow_networks), book, **terms))
     return found
 
 

@@ -1,5 +1,6 @@
 """Endpoints of kind apprise and a real receiver: what arrives, where nothing may go, and that nobody sees the URL."""
 
+import asyncio
 import json
 import os
 import socket
@@ -13,12 +14,19 @@ from structlog.testing import capture_logs
 
 from redrive.app import open_worker
 from redrive.core.address import AddressRules
+from redrive.core.outcome import Success
+from redrive.core.ports import Released, Try
+from redrive.destinations.apprise import MAX_AT_ONCE, AppriseDestination
 from redrive.destinations.guard import Refused, Watch, guarded
 from redrive.destinations.services import without
-from support.engine import ManualClock
+from redrive.store.endpoints import EndpointTermsBook
+from redrive.store.seal import Sealer
+from redrive.store.tasks import Tasks
+from support.engine import START, ManualClock, claim_due
 from support.holding import HoldingReceiver
 from support.installation import Installation
 from support.page import read
+from support.processes import SECRET_KEY
 from support.receiver import HANG, Answer
 
 OPEN = AddressRules.parse("127.0.0.0/8")
@@ -104,6 +112,32 @@ async def test_a_service_that_hangs_or_sends_elsewhere_costs_a_try_and_no_thread
     assert (sent_away["category"], "error=302" in sent_away["error_message"]) == ("client_error", True)
     assert receiver.of_path("/elsewhere") == []
     assert threading.active_count() <= before + 1
+
+
+async def test_while_a_service_hangs_others_are_told(redrive: Installation, receiver: HoldingReceiver) -> None:
+    book = EndpointTermsBook(redrive.stores.engine, Sealer.from_passphrase(SECRET_KEY))
+    made = AppriseDestination(OPEN, book, slot_wait_s=0.05)
+    slow, quick = await chat(redrive, receiver, "slow"), await chat(redrive, receiver, "quick")
+    receiver.script(*[HANG] * MAX_AT_ONCE, path="/slow")
+    for endpoint in [slow] * (2 * MAX_AT_ONCE) + [quick]:
+        await redrive.api.event(endpoint["id"])
+    jobs = (await claim_due(Tasks(redrive.stores.engine, redrive.clock), queues=made.queues)).jobs
+    await made.prepare(jobs)
+    (to_quick,) = (job for job in jobs if str(job.endpoint_id) == quick["id"])
+    tries = [
+        asyncio.create_task(made.attempt(job._replace(timeout_s=9.0), START)) for job in jobs if job is not to_quick
+    ]
+    given_back = [await each for each in asyncio.as_completed(tries[MAX_AT_ONCE // 4 :])]
+    assert {str(each.why) for each in given_back if isinstance(each, Released)} == {
+        "Not tried: 4 messages of its endpoint were on their way, and none ended within 0.05 s."
+    }
+    told = await made.attempt(to_quick, START)
+    assert isinstance(told, Try)
+    assert told.outcome == Success()
+    for each in tries:
+        each.cancel()
+    ended = await asyncio.gather(*tries, return_exceptions=True)
+    assert sum(isinstance(each, asyncio.CancelledError) for each in ended) == MAX_AT_ONCE // 4
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])

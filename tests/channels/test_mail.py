@@ -1,5 +1,6 @@
 """Endpoints of kind mail and a real mail server: what people read, whom it reaches, and what follows else."""
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -13,11 +14,18 @@ from structlog.testing import capture_logs
 
 from client.harness import Authority
 from redrive.app import open_worker
+from redrive.core.mail import parse_sender, parse_server
+from redrive.core.ports import Released, Try
+from redrive.destinations.mail import MailDestination
 from redrive.engine.worker import Worker
-from support.engine import ManualClock
+from redrive.store.endpoints import EndpointTermsBook
+from redrive.store.seal import Sealer
+from redrive.store.tasks import Tasks
+from support.engine import START, ManualClock, claim_due, until
 from support.installation import Installation
 from support.mail import MailServer, mail_server
 from support.page import read
+from support.processes import SECRET_KEY
 
 OPS = "ops@example.com"
 
@@ -50,6 +58,7 @@ async def test_an_event_is_one_mail_to_all_of_its_endpoint_and_shows_its_payload
     body = message.get_content()
     assert "Event type: invoice.paid" in body
     assert '"who": "Zoë ✓"' in body
+    assert mail.raw[0].isascii()  # whatever the server can take
 
     (attempt,) = await redrive.api.attempts(event_id)
     assert message["message-id"] == f"<{attempt['task_id']}@sender.test>"
@@ -156,6 +165,28 @@ async def test_a_server_that_hangs_or_is_gone_costs_a_try_and_no_thread(
     attempts = await redrive.api.attempts(event_id)
     assert [each["category"] for each in attempts] == ["timeout", "network"]
     assert attempts[1]["possible_duplicate"] is False
+
+
+async def test_a_mail_that_finds_no_thread_is_given_back_and_told_how_many_there_are(
+    redrive: Installation, mail: MailServer
+) -> None:
+    book = EndpointTermsBook(redrive.stores.engine, Sealer.from_passphrase(SECRET_KEY))
+    made = MailDestination(parse_server(mail.url), parse_sender(OPS), book, at_once=1, slot_wait_s=0.01)
+    mail.hangs = True
+    endpoint = await mailbox(redrive, timeout_s=1)
+    await redrive.api.event(endpoint["id"])
+    (job,) = (await claim_due(Tasks(redrive.stores.engine, redrive.clock), queues=made.queues)).jobs
+    await made.prepare([job])
+    short = job._replace(timeout_s=0.2)
+    first, second = await asyncio.gather(*(made.attempt(short, START) for _ in range(2)))
+    assert isinstance(first, Try)
+    assert isinstance(second, Released)
+    assert second.why == "Not tried: 1 mails were on their way, and none ended within 0.01 s."
+
+    async def is_free() -> bool:
+        return isinstance(await made.attempt(short, START), Try)
+
+    await until(is_free)
 
 
 async def test_mail_goes_out_under_a_certificate_that_is_verified_and_a_password_that_nobody_sees(

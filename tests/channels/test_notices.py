@@ -31,6 +31,7 @@ from support.oracle import assert_sound
 from support.processes import SECRET_KEY
 
 from .conftest import PUBLIC_URL
+from .test_apprise import chat
 from .test_mail import OPS, mailbox
 
 __all__ = ["live"]
@@ -132,6 +133,21 @@ async def test_a_notice_for_an_endpoint_that_is_paused_is_held_and_goes_on_when_
     await tell(redrive)
     assert [message["subject"] for message in mail.messages] == ["[Redrive default] ERROR: It fails"]
     assert f"{PUBLIC_URL}/endpoints/{people['id']}" in mail.messages[0].get_content()
+
+
+async def test_whether_people_are_reached_can_be_tested_without_a_worker(
+    redrive: Installation, mail: MailServer, receiver: HoldingReceiver
+) -> None:
+    people = await mailbox(redrive, ordered=True)
+    service = await chat(redrive, receiver)
+    for endpoint in (people, service):
+        await redrive.api.post(f"/v1/endpoints/{endpoint['id']}/test")
+    await tell(redrive)
+    assert [message["subject"] for message in mail.messages] == ["[Redrive] Test"]
+    assert [json.loads(request.body)["title"] for request in receiver.requests] == ["[Redrive] Test"]
+    for endpoint in (people, service):
+        (delivery,) = await redrive.api.deliveries(endpoint["id"])
+        assert delivery["status"] == "delivered"
 
 
 async def test_the_process_of_the_api_alone_tells_people(live: Engine, mail: MailServer) -> None:

@@ -18,15 +18,18 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
+from client.harness import Authority
 from redrive.cli.top_view import lines
 from redrive.core.findings import Severity
 from redrive.doctor.configuration import look_at_settings
 from redrive.doctor.diagnose import diagnose
+from redrive.doctor.mail import look_at_mail
 from redrive.doctor.surroundings import look_at_folder
 from redrive.settings import load_settings
 from redrive.store.clock import DatabaseClock
 from redrive.store.overview import orgs, overview
 from support.http import HttpClient
+from support.mail import mail_server
 from support.pgbouncer import pgbouncer
 from support.processes import ADMIN_KEY, LOOPBACK, Program, Served, program, serve, until
 from support.receiver import open_receiver
@@ -280,14 +283,45 @@ def test_a_data_folder_that_others_can_read_or_that_is_not_there_is_told(tmp_pat
 
 async def test_around_a_database_that_is_away_the_rest_is_examined(tmp_path: Path) -> None:
     settings = load_settings(
-        data_dir=tmp_path, rabbitmq_url="amqp://u:a-password@127.0.0.1:9/", public_url="http://127.0.0.1:9"
+        data_dir=tmp_path,
+        rabbitmq_url="amqp://u:a-password@127.0.0.1:9/",
+        smtp_url="smtp://u%40sender.test:a-password@127.0.0.1:9/",
+        public_url="http://127.0.0.1:9",
     )
     diagnosis = await diagnose(settings, "postgresql://nobody:a-password@127.0.0.1:9/nothing")
     told = {one.name: one for one in diagnosis.examinations}
-    assert [name for name, one in told.items() if one.findings] == ["connection", "rabbitmq", "api"]
+    assert [name for name, one in told.items() if one.findings] == ["connection", "rabbitmq", "mail", "api"]
     assert not told["due"].made
     assert diagnosis.needs_somebody
     assert "a-password" not in repr(diagnosis)
+
+
+async def test_a_mail_server_is_asked_whether_it_takes_mail_of_ours_and_gets_none(tmp_path: Path) -> None:
+    authority = Authority.create()
+    (tmp_path / "ca.pem").write_text(authority.pem)
+    ca = f"ca={tmp_path / 'ca.pem'}"
+    with mail_server(certificate=authority.server_files(tmp_path, "localhost"), password="a-password") as mail:
+        place = f"localhost:{mail.port}"
+        seen = [
+            await look_at_mail(load_settings(smtp_url=f"smtp://{given}", mail_from="redrive@sender.test"))
+            for given in (
+                f"ops:a-password@{place}?{ca}",
+                f"ops:not-a-password@{place}?{ca}",
+                f"ops:a-password@{place}",
+                f"{place}?starttls=none",
+                "127.0.0.1:9",
+            )
+        ]
+    assert mail.messages == []
+    assert seen[0].saw.endswith("answers over TLS, lets us sign in and takes mail from redrive@sender.test.")
+    assert [len(each.findings) for each in seen] == [0, 1, 1, 1, 1]
+    assert "does not let us in" in seen[1].saw
+    assert "ca= of REDRIVE_SMTP_URL" in seen[2].findings[0].fix
+    assert seen[3].findings[0].severity is Severity.PROBLEM
+    assert "cannot be reached" in seen[4].saw
+    assert "a-password" not in repr(seen)
+    nobody = await look_at_mail(load_settings(smtp_url=f"smtp://{place}?starttls=none"))
+    assert nobody.findings[0].fix == "Set REDRIVE_MAIL_FROM."
 
 
 @pytest.mark.parametrize("env", [{"REDRIVE_PORT": "x"}, {"REDRIVE_DATA_DIR": "/nonexistent"}])

@@ -1,5 +1,7 @@
 """`redrive endpoints add --kind mail` and `--kind apprise`: whom they reach, and that a URL stays out of sight."""
 
+from pathlib import Path
+
 import pytest
 
 from .command import redrive
@@ -43,3 +45,11 @@ async def test_who_cannot_be_reached_is_not_added(
     assert (ended.code, ended.out) == (code, "")
     assert said in ended.err
     assert "canary" not in ended.err
+
+
+async def test_where_nobody_said_who_mail_is_from_nothing_is_started(tmp_path: Path) -> None:
+    env = {"REDRIVE_SMTP_URL": MAIL["REDRIVE_SMTP_URL"], "REDRIVE_DATA_DIR": str(tmp_path / "data")}
+    ended = await redrive("serve", "--port", "0", env=env)
+    assert ended.code == 2
+    assert "REDRIVE_MAIL_FROM" in ended.err
+    assert not (tmp_path / "data").exists()

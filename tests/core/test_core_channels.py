@@ -59,6 +59,15 @@ def test_what_is_no_json_is_shown_as_far_as_it_is_text(body: bytes) -> None:
     _check(said.subject, said.text)
 
 
+@pytest.mark.parametrize(
+    "body", [b'{"first": "' + b"x" * 1_000_000 + b'"}', b"[" * 900 + b"]" * 900, b'{"first":' + b"9" * 5_000 + b"}"]
+)
+def test_a_payload_that_would_take_long_to_lay_out_or_cannot_be_is_shown_as_it_is_written(body: bytes) -> None:
+    said = told("file.came", EVENT, body, public_url=None)
+    _check(said.subject, said.text)
+    assert body[:500].decode() in said.text or body[:500].count(b"[") == 500
+
+
 def _check(subject: str, text: str) -> None:
     assert subject == one_line(subject)
     assert 0 < len(subject) <= MAX_SUBJECT_CHARS

@@ -215,6 +215,11 @@ ENGINE = [
     Case("look_for_notices", lambda facts: (facts.now, 60.0), "notice_untold"),
     Case("take_notices", lambda facts: (100,), "notice_untold", sorts=False),
     Case("mark_told", lambda facts: (facts.now, [facts.engine.org_id], [new_id()]), "notice_pkey"),
+    Case(
+        "queue_notices",
+        lambda facts: ([facts.engine.org_id], [facts.event_id], ["http", "mail"], "notice."),
+        "task_of_event",
+    ),
     Case("take_calls", lambda facts: (facts.now, 3600.0, 5, 60.0, 20), "notice_uncalled"),
     *(Case("alert_numbers", _watched, index) for index in ("pulse_pkey", "dead_letter_by_age", "task_pkey")),
     Case("alert_due", lambda facts: (facts.now, 1_000), "task_stream", sorts=False),

@@ -134,6 +134,7 @@ def serve(
         )
         set_up_logs(settings.log_format, settings.log_level, service="redrive")
         traces.require(settings.collector_url)
+        settings.require_sender()
         stop = stop_on_signals()
         with closing(bind(settings.host, settings.port)) as listener:
             try:

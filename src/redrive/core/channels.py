@@ -58,6 +58,8 @@ LOCAL_SERVICES = frozenset(
 
 # Of endpoints whose notices wait in queues of their own. Relays need a hub, and RabbitMQ a broker, which the API lacks.
 NOTICE_KINDS = (HTTP_QUEUE, MAIL_KIND, APPRISE_KIND)
+# Of endpoints whose tests wait there too: whether a person is reached should not depend on a worker.
+TEST_KINDS = (MAIL_KIND, APPRISE_KIND)
 
 
 def notice_queue(kind: str) -> str:

@@ -16,6 +16,7 @@ from redrive.core.notices import SYSTEM_PREFIX
 MAX_SUBJECT_CHARS = 150
 MAX_TEXT_CHARS = 8_000
 MAX_PAYLOAD_CHARS = 4_000
+MAX_READ_BYTES = 65_536  # a larger payload is shown as it is written: to lay it out would keep a worker busy
 MAX_FACTS = 40
 MAX_FACT_CHARS = 500
 CUT = "…"
@@ -41,7 +42,7 @@ class Told:
 
 def told(event_type: str, event_id: UUID, body: bytes, *, public_url: str | None) -> Told:
     """What people read of an event."""
-    value = _json_of(body)
+    value = _json_of(body) if len(body) <= MAX_READ_BYTES else _NO_JSON
     if event_type.startswith(SYSTEM_PREFIX) and isinstance(value, dict):
         if event_type == TEST_TYPE:
             return _test(event_id, public_url)
@@ -92,13 +93,11 @@ def _seen(facts: Mapping[str, Any]) -> Iterator[tuple[str, object]]:
 
 def _event(event_type: str, event_id: UUID, body: bytes, value: object) -> Told:
     subject = _subject(f"[Redrive] {event_type}")
-    if value is _NO_JSON:
-        shown = body[: MAX_PAYLOAD_CHARS + 1].decode("utf-8", "replace")
-    else:
-        shown = json.dumps(value, indent=2, ensure_ascii=False)
-    return Told(
-        subject, f"Event type: {one_line(event_type)}\nEvent: {event_id}\n\n{_cut(_safe(shown), MAX_PAYLOAD_CHARS)}\n"
-    )
+    shown = _laid_out(value)
+    if shown is None:
+        shown = body[: 4 * MAX_PAYLOAD_CHARS].decode("utf-8", "replace")
+    payload = _cut(_safe(shown[: 2 * MAX_PAYLOAD_CHARS]), MAX_PAYLOAD_CHARS)
+    return Told(subject, f"Event type: {one_line(event_type)}\nEvent: {event_id}\n\n{payload}\n")
 
 
 _NO_JSON = object()
@@ -109,6 +108,15 @@ def _json_of(body: bytes) -> object:
         return json.loads(body)
     except (ValueError, RecursionError):
         return _NO_JSON
+
+
+def _laid_out(value: object) -> str | None:
+    if value is _NO_JSON:
+        return None
+    try:
+        return json.dumps(value, indent=2, ensure_ascii=False)
+    except RecursionError:  # what can be read cannot always be written
+        return None
 
 
 def _closed(paragraphs: list[str], public_url: str | None) -> str:

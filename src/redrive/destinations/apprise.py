@@ -5,6 +5,7 @@ a secret: neither it nor a part of it is in what is stored, logged or answered.
 """
 
 import asyncio
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -18,13 +19,11 @@ from redrive.core.notice_text import Told, told
 from redrive.core.outcome import Category, Failure, Outcome
 from redrive.core.ports import EndpointBook, EndpointTerms, Exchange, Job, Released, Try
 from redrive.core.redact import redact_text
-from redrive.destinations.answers import impossible
 from redrive.destinations.guard import Watch
-from redrive.destinations.plans import Plans
+from redrive.destinations.people import SLOT_WAIT_S, Counter, problem_of
 from redrive.destinations.threads import DaemonThreads
 
-MAX_AT_ONCE = 8
-SLOT_WAIT_S = 4.0
+MAX_AT_ONCE = 16
 JUDGE_WITHIN_S = 10.0
 
 
@@ -37,6 +36,10 @@ class _Plan:
     problem: str | None
     service: str
     url: str = field(repr=False)
+
+    @property
+    def place(self) -> str:
+        return apprise_place(self.service)
 
 
 class AppriseDestination:
@@ -51,39 +54,34 @@ class AppriseDestination:
     ) -> None:
         self._rules = rules
         self._public_url = public_url
-        self._plans = Plans(book, _plan)
-        self._threads = DaemonThreads(at_once, name="redrive-apprise")
-        self._slot_wait_s = slot_wait_s
+        self._counter = Counter(book, _plan, what="messages", at_once=at_once, slot_wait_s=slot_wait_s)
 
     @property
     def queues(self) -> Sequence[str]:
         return (APPRISE_QUEUE, notice_queue(APPRISE_QUEUE))
 
     async def prepare(self, jobs: Sequence[Job]) -> None:
-        await self._plans.prepare(jobs)
+        await self._counter.prepare(jobs)
 
     async def attempt(self, job: Job, now: datetime) -> Try | Released:
-        plan = self._plans.of(job)
-        if plan is None:
-            return impossible(None, None)
-        place = apprise_place(plan.service)
-        if plan.problem is not None:
-            return impossible(plan.problem, place)
-        wait_s = min(job.timeout_s, self._slot_wait_s)
-        if not await self._threads.take(wait_s):
-            return Released(f"Not tried: {MAX_AT_ONCE} messages were on their way, and none ended within {wait_s:g} s.")
+        plan = self._counter.plan_of(job)
+        if isinstance(plan, Try):
+            return plan
         said = told(job.event_type, job.event_id, job.body, public_url=self._public_url)
-        sent = Exchange(place, dumps({"subject": redact_text(said.subject)}))
-        return Try(await self._tried(plan.url, said, job.timeout_s), sent)
+        sent = Exchange(plan.place, dumps({"subject": redact_text(said.subject)}))
+        given_back = await self._counter.take(job)
+        if given_back is not None:
+            return given_back
+        return Try(await self._tried(job, plan.url, said), sent)
 
-    async def _tried(self, url: str, said: Told, timeout_s: float) -> Outcome:
-        watch = Watch(self._rules)
+    async def _tried(self, job: Job, url: str, said: Told) -> Outcome:
+        watch = Watch(self._rules, time.monotonic() + job.timeout_s)
         try:
-            async with asyncio.timeout(timeout_s):
-                return await self._threads.run(partial(_notify, url, said, watch))
+            async with asyncio.timeout(job.timeout_s):
+                return await self._counter.run(job, partial(_notify, url, said, watch))
         except TimeoutError:
             message = "The service did not take it in time."
-            return Failure(Category.TIMEOUT, message, possible_duplicate=bool(watch.sockets))
+            return Failure(Category.TIMEOUT, message, possible_duplicate=watch.has_connected)
         finally:
             watch.cut()
 
@@ -92,8 +90,7 @@ class AppriseDestination:
 
 
 def _plan(terms: EndpointTerms) -> _Plan:
-    problem = f"The endpoint {terms.name!r} was deleted." if terms.deleted else terms.problem
-    return _Plan(problem, service_of(terms.apprise_url) or "unknown", terms.apprise_url)
+    return _Plan(problem_of(terms), service_of(terms.apprise_url) or "unknown", terms.apprise_url)
 
 
 def _notify(url: str, said: Told, watch: Watch) -> Outcome:
@@ -125,4 +122,8 @@ class ServiceJudge:
 def _judge(url: str, rules: AddressRules) -> str | None:
     from redrive.destinations.services import problem_of
 
-    return problem_of(url, Watch(rules))
+    watch = Watch(rules, time.monotonic() + JUDGE_WITHIN_S)
+    try:
+        return problem_of(url, watch)
+    finally:
+        watch.cut()

@@ -30,14 +30,13 @@ from redrive.core.notice_text import one_line, told
 from redrive.core.outcome import Category, Failure, Outcome, Success
 from redrive.core.ports import EndpointBook, EndpointTerms, Exchange, Job, Released, Try
 from redrive.core.redact import redact_text
-from redrive.destinations.answers import impossible
-from redrive.destinations.plans import Plans
+from redrive.destinations.people import SLOT_WAIT_S, Counter, problem_of
 from redrive.destinations.threads import DaemonThreads
 
 MAX_AT_ONCE = 8  # connections to the mail server
-SLOT_WAIT_S = 4.0
 MAX_ANSWER_CHARS = 300
 QUIT_WITHIN_S = 2.0
+_SEVEN_BIT = SMTP.clone(cte_type="7bit")  # every server takes it, whatever it offers
 
 log = structlog.get_logger("redrive.mail")
 
@@ -46,6 +45,10 @@ log = structlog.get_logger("redrive.mail")
 class _Plan:
     problem: str | None
     to: tuple[str, ...]
+
+    @property
+    def place(self) -> str:
+        return mail_url(self.to)
 
 
 @dataclass(slots=True)
@@ -106,46 +109,42 @@ class MailDestination:
         self._server = server
         self._sender = sender
         self._public_url = public_url
-        self._plans = Plans(book, _plan)
-        self._threads = DaemonThreads(at_once, name="redrive-mail")
-        self._slot_wait_s = slot_wait_s
+        self._counter = Counter(book, _plan, what="mails", at_once=at_once, slot_wait_s=slot_wait_s)
 
     @property
     def queues(self) -> Sequence[str]:
         return (MAIL_QUEUE, notice_queue(MAIL_QUEUE))
 
     async def prepare(self, jobs: Sequence[Job]) -> None:
-        await self._plans.prepare(jobs)
+        await self._counter.prepare(jobs)
 
     async def attempt(self, job: Job, now: datetime) -> Try | Released:
-        plan = self._plans.of(job)
-        if plan is None:
-            return impossible(None, None)
-        url = mail_url(plan.to)
-        if plan.problem is not None:
-            return impossible(plan.problem, url)
+        plan = self._counter.plan_of(job)
+        if isinstance(plan, Try):
+            return plan
         message = self._message(job, plan.to, now)
-        wait_s = min(job.timeout_s, self._slot_wait_s)
-        if not await self._threads.take(wait_s):
-            return Released(f"Not tried: {MAX_AT_ONCE} mails were on their way, and none ended within {wait_s:g} s.")
+        raw = message.as_bytes()
         headers = {"message-id": str(message["Message-ID"]), "subject": redact_text(str(message["Subject"]))}
+        given_back = await self._counter.take(job)
+        if given_back is not None:
+            return given_back
         talk = _Talk(time.monotonic() + job.timeout_s)
-        call = partial(_send, self._server, self._sender.address, plan.to, message.as_bytes(policy=SMTP), talk)
+        call = partial(_send, self._server, self._sender.address, plan.to, raw, talk)
         try:
             async with asyncio.timeout(job.timeout_s):
-                answers = await self._threads.run(call)
+                answers = await self._counter.run(job, call)
         except Exception as problem:  # noqa: BLE001 - whatever it is, it is what came of this try
-            return Try(_failure(problem, self._server, talk), Exchange(url, dumps(headers)))
+            return Try(_failure(problem, self._server, talk), Exchange(plan.place, dumps(headers)))
         finally:
             talk.cut()
         refused = [answer for answer in answers if not answer.is_taken]
         if refused:
             headers["not-taken-for"] = redact_text("; ".join(map(str, refused)))
-        return Try(_outcome(answers, job), Exchange(url, dumps(headers)))
+        return Try(_outcome(answers, job), Exchange(plan.place, dumps(headers)))
 
     def _message(self, job: Job, to: Sequence[str], now: datetime) -> EmailMessage:
         said = told(job.event_type, job.event_id, job.body, public_url=self._public_url)
-        message = EmailMessage(policy=SMTP)
+        message = EmailMessage(policy=_SEVEN_BIT)
         message["From"] = Address(self._sender.name, addr_spec=self._sender.address)
         message["To"] = ", ".join(to)
         message["Subject"] = one_line(said.subject)
@@ -162,9 +161,33 @@ class MailDestination:
         """Nothing is kept open: each try has a connection of its own."""
 
 
+async def knock(server: MailServer, sender: Sender, within_s: float) -> Failure | None:
+    """What a delivery would meet there before it names anybody: connect, TLS, sign in, who it is from. None: all well.
+
+    For `redrive doctor`. No mail is sent.
+    """
+    threads = DaemonThreads(1, name="redrive-mail-knock")
+    await threads.take()
+    talk = _Talk(time.monotonic() + within_s)
+    try:
+        async with asyncio.timeout(within_s):
+            await threads.run(partial(_knock, server, sender.address, talk))
+    except Exception as problem:  # noqa: BLE001 - whatever it is, it is what came of it
+        return _failure(problem, server, talk)
+    finally:
+        talk.cut()
+    return None
+
+
+def _knock(server: MailServer, sender: str, talk: _Talk) -> None:
+    with _connected(server, talk) as client:
+        client.ehlo_or_helo_if_needed()
+        _mail(client, sender, 0)
+        client.rset()
+
+
 def _plan(terms: EndpointTerms) -> _Plan:
-    problem = f"The endpoint {terms.name!r} was deleted." if terms.deleted else terms.problem
-    return _Plan(problem, terms.mail_to)
+    return _Plan(problem_of(terms), terms.mail_to)
 
 
 def _send(server: MailServer, sender: str, to: Sequence[str], raw: bytes, talk: _Talk) -> list[_Answer]:
@@ -222,8 +245,6 @@ def _connected(server: MailServer, talk: _Talk) -> Iterator[smtplib.SMTP]:
 
 def _mail(client: smtplib.SMTP, sender: str, size: int) -> None:
     options = [f"size={size}"] if client.has_extn("size") else []
-    if client.has_extn("8bitmime"):
-        options.append("body=8bitmime")
     code, text = client.mail(sender, options)
     if not 200 <= code <= 299:
         raise smtplib.SMTPSenderRefused(code, text, sender)

@@ -1,18 +1,21 @@
 """apprise itself, behind the guard: opens a service by its URL and hands it a message.
 
 Called by destinations.apprise, in threads. What apprise says is True or False; why, it tells its logger. The lines of
-that logger end here: none reaches our logs, and what is kept of them is without every part of the URL.
+that logger end here: none reaches our logs, and what is kept of them is without every part of the URL. Its services
+speak HTTP by requests: what that one does on its own (redirects, proxies, answers of any size) it does not do here.
 """
 
 import logging
 import re
+import sys
 import threading
 from ipaddress import ip_address
 from typing import Any
 from urllib.parse import unquote
 
 import apprise
-import requests.sessions
+import requests
+import urllib3
 from apprise.manager_plugins import NotificationManager
 from apprise.plugins import NotifyBase
 
@@ -26,6 +29,8 @@ from redrive.destinations.guard import Watch, guarded, is_guarded
 MAX_LINES = 10
 MAX_LINE_CHARS = 300
 MIN_HIDDEN_CHARS = 3  # shorter parts of a URL are no secrets, and words of every sentence
+MAX_ANSWER_BYTES = 1024 * 1024
+CHUNK_BYTES = 65_536
 
 _STATUS = re.compile(r"\berror=([1-5][0-9]{2})\b", re.ASCII)
 _PARTS = re.compile(r"[/:?&=@#,;+%\s]+")
@@ -34,10 +39,10 @@ _TYPES = {
     "warning": apprise.NotifyType.WARNING,
     "success": apprise.NotifyType.SUCCESS,
 }
+_CUT = apprise.OverflowMode.TRUNCATE
 _ASSET = apprise.AppriseAsset(
     app_id="Redrive", app_desc="Redrive", app_url="", async_mode=False, secure_logging=True, storage_mode="memory"
 )
-_ASSET.http_redirects = False
 
 _heard = threading.local()
 
@@ -56,15 +61,42 @@ _logger.handlers[:] = [_Ears()]
 _logger.propagate = False
 _logger.setLevel(logging.WARNING)
 
-_proxies_of = requests.sessions.get_environ_proxies  # type: ignore[attr-defined]
+
+def _is_ours(_record: logging.LogRecord) -> bool:
+    return not is_guarded()
 
 
-def _proxies(*args: Any, **kwargs: Any) -> Any:
-    """No proxy of the environment: it would connect for us to whatever it may reach."""
-    return {} if is_guarded() else _proxies_of(*args, **kwargs)
+for _name in [*logging.root.manager.loggerDict]:
+    if _name.partition(".")[0] == "urllib3":  # whose warnings name hosts and whole URLs
+        logging.getLogger(_name).addFilter(_is_ours)
+urllib3.disable_warnings()  # which would stand on stderr, with the host
+
+_send_of = requests.Session.send
 
 
-requests.sessions.get_environ_proxies = _proxies  # type: ignore[attr-defined]
+def _send(session: requests.Session, request: requests.PreparedRequest, **terms: Any) -> requests.Response:
+    """As it was, but inside a guarded call one request is one request, and its answer no larger than anybody needs.
+
+    A proxy of the environment would connect for us to whatever it may reach, and a redirect is another place. What is
+    compressed nobody asked for, and it is not unpacked: a few bytes could become gigabytes.
+    """
+    if not is_guarded():
+        return _send_of(session, request, **terms)
+    request.headers["Accept-Encoding"] = "identity"
+    answer = _send_of(session, request, **(terms | {"allow_redirects": False, "proxies": {}, "stream": True}))
+    answer.raw.headers.pop("content-encoding", None)
+    body = bytearray()
+    for chunk in answer.iter_content(CHUNK_BYTES):
+        body += chunk
+        if len(body) >= MAX_ANSWER_BYTES:
+            break
+    answer._content = bytes(body[:MAX_ANSWER_BYTES])
+    answer._content_consumed = True
+    answer.close()
+    return answer
+
+
+requests.Session.send = _send  # type: ignore[assignment, method-assign]
 _manager: Any = NotificationManager  # whose types are not told
 _manager().load_modules()  # all services, before any guard
 
@@ -89,16 +121,18 @@ def problem_of(url: str, watch: Watch) -> str | None:
 def notify(url: str, said: Told, watch: Watch) -> Outcome:
     """Hand a message over; what came of it."""
     lines: list[str] = []
-    service = _opened(url, watch, lines)
-    if service is None:
-        return Failure(Category.CONFIGURATION, "apprise does not understand the endpoint's URL any more.")
     try:
+        service = _opened(url, watch, lines)
+        if service is None:
+            return Failure(Category.CONFIGURATION, "apprise does not understand the endpoint's URL any more.")
         with guarded(watch), _listening(lines):
             taken = service.notify(
                 body=said.text,
                 title=said.subject,
                 notify_type=_TYPES.get(said.severity, apprise.NotifyType.INFO),
                 body_format=apprise.NotifyFormat.TEXT,
+                # What is longer than the service takes, it would refuse: of a long text people get the beginning.
+                overflow=_CUT if service.overflow_mode == apprise.OverflowMode.UPSTREAM else None,
             )
     except Exception as problem:  # noqa: BLE001 - 170 services of others: whatever they raise, it was a failed try
         lines.append(f"{type(problem).__name__}: {problem}")
@@ -109,21 +143,33 @@ def notify(url: str, said: Told, watch: Watch) -> Outcome:
 def _opened(url: str, watch: Watch, lines: list[str]) -> NotifyBase | None:
     with guarded(watch), _listening(lines):
         service = apprise.Apprise.instantiate(url, asset=_ASSET)
-    if service is None:
-        return None
-    if LOCAL_SERVICES & set(service.schemas()):  # type: ignore[no-untyped-call]
-        return None
-    service.redirects = False  # whatever the URL says: each would be another place
-    return service
+    return service if service is not None and is_by_http(type(service)) else None
+
+
+def is_by_http(service: type) -> bool:
+    """Whether the guard sees what a service does. Others have libraries of their own, some of which connect from C, or
+    act on this machine. A version of apprise that knows more of those than we do makes no difference.
+    """
+    if LOCAL_SERVICES & names_of(service):
+        return False
+    modules = (sys.modules[kind.__module__] for kind in service.__mro__)
+    return any(getattr(module, "requests", None) is requests for module in modules)
+
+
+def names_of(service: type) -> set[str]:
+    """What its URLs may begin with."""
+    named = (getattr(service, "protocol", None) or (), getattr(service, "secure_protocol", None) or ())
+    return {str(name) for names in named for name in ([names] if isinstance(names, str) else names)}
 
 
 def _failure(url: str, lines: list[str], watch: Watch) -> Failure:
     if watch.is_over:
-        return Failure(Category.TIMEOUT, "The service did not take it in time.", possible_duplicate=True)
-    if watch.refusals:
+        return Failure(Category.TIMEOUT, "The service did not take it in time.", possible_duplicate=watch.has_connected)
+    if watch.refusals and not watch.has_connected:  # else another of its addresses was let through, and answered
         why = without(url, watch.refusals[-1])
         return Failure(Category.CONFIGURATION, redact_text(f"The service may not be sent to: {why}", MAX_MESSAGE_CHARS))
-    said = "; ".join(without(url, line)[:MAX_LINE_CHARS] for line in lines) or "apprise does not say why"
+    heard = [without(url, line).replace("., error=", ", error=") for line in lines]
+    said = "; ".join(line[:MAX_LINE_CHARS] for line in heard) or "apprise does not say why"
     message = redact_text(f"The service has not taken it: {said}", MAX_MESSAGE_CHARS)
     status = next((int(found[1]) for line in lines if (found := _STATUS.search(line))), None)
     category = classify_status(status) if status is not None else None

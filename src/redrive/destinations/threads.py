@@ -35,35 +35,44 @@ class DaemonThreads:
         except TimeoutError:
             return False
 
-    async def run(self, call: Callable[[], T]) -> T:
-        """Make the call in the slot taken. Who stops waiting for it leaves it running."""
+    async def run(self, call: Callable[[], T], ended: Callable[[], None] | None = None) -> T:
+        """Make the call in the slot taken. Who stops waiting for it leaves it running. `ended` is called after it."""
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[T | _Raised] = loop.create_future()
-        thread = threading.Thread(target=self._call, args=(loop, answer, call), name=self._name, daemon=True)
+        thread = threading.Thread(target=self._call, args=(loop, answer, call, ended), name=self._name, daemon=True)
         try:
             thread.start()
         except BaseException:  # the system has no thread to give
-            self._slots.release()
+            self._free(ended)
             raise
-        ended = await answer
-        if isinstance(ended, _Raised):
-            raise ended.error
-        return ended
+        made = await answer
+        if isinstance(made, _Raised):
+            raise made.error
+        return made
 
     def _call(
-        self, loop: asyncio.AbstractEventLoop, answer: "asyncio.Future[T | _Raised]", call: Callable[[], T]
+        self,
+        loop: asyncio.AbstractEventLoop,
+        answer: "asyncio.Future[T | _Raised]",
+        call: Callable[[], T],
+        ended: Callable[[], None] | None,
     ) -> None:
-        ended: T | _Raised
+        made: T | _Raised
         try:
-            ended = call()
+            made = call()
         except BaseException as error:  # noqa: BLE001 - SystemExit too: the caller judges it
-            ended = _Raised(error)
+            made = _Raised(error)
         try:
-            loop.call_soon_threadsafe(self._end, answer, ended)
+            loop.call_soon_threadsafe(self._end, answer, made, ended)
         except RuntimeError:
             return  # the loop was closed while the call ran; nobody waits for the answer any more
 
-    def _end(self, answer: "asyncio.Future[T | _Raised]", ended: T | _Raised) -> None:
-        self._slots.release()
+    def _end(self, answer: "asyncio.Future[T | _Raised]", made: T | _Raised, ended: Callable[[], None] | None) -> None:
+        self._free(ended)
         if not answer.done():
-            answer.set_result(ended)
+            answer.set_result(made)
+
+    def _free(self, ended: Callable[[], None] | None) -> None:
+        self._slots.release()
+        if ended is not None:
+            ended()

@@ -2,5 +2,6 @@
 
 configuration    what the settings say, and contradict
 surroundings     the data folder, its disk, RabbitMQ, the API
+mail             the mail server
 diagnose         these and store.examinations, one after the other, whatever becomes of each
 """

@@ -12,6 +12,7 @@ import asyncpg
 
 from redrive.core.findings import Diagnosis, Examined, Seen, examined, not_made, problem, warning
 from redrive.doctor.configuration import look_at_settings
+from redrive.doctor.mail import MAIL, look_at_mail
 from redrive.doctor.surroundings import SEAL_FILE, look_at_api, look_at_broker, look_at_folder
 from redrive.settings import Settings
 from redrive.store.clock import DatabaseClock
@@ -43,6 +44,8 @@ async def diagnose(
         made += await _database(settings, url, limits, clock)
     if settings.broker_urls:
         made.append(await _made(*BROKER, lambda: look_at_broker(settings)))
+    if settings.smtp_url is not None:
+        made.append(await _made(*MAIL, lambda: look_at_mail(settings)))
     made.append(await _made(*API, lambda: look_at_api(settings, limits.skew_s)))
     return Diagnosis(datetime.now(UTC), tuple(made))
 

@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import NamedTuple
 from uuid import UUID
 
+from redrive.core.channels import NOTICE_PREFIX, TEST_KINDS
 from redrive.core.trace import kept_context, with_context_of
 from redrive.store import audit, transitions
 from redrive.store.audit import Act
@@ -104,6 +105,7 @@ async def accept_test(session: Session, event: NewEvent, act: Act, clock: Clock)
         row = await session.fetchrow("terms_of_event", event.org_id, event.id)
         assert row is not None, "it was written in this transaction"
         once = await add_terms(session, replace(policy_of(row), max_retries=0, notify=False))
+        await session.execute("queue_notices", [event.org_id], [event.id], TEST_KINDS, NOTICE_PREFIX)
         await session.execute("make_test", event.org_id, event.id, once)
         await audit.record(session, act, "endpoint.test", "endpoint", event.endpoint_id, after={"event_id": event.id})
         transitions.tell_accepted(session, [(event, receipt, act.actor)])
