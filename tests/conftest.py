@@ -154,7 +154,8 @@ async def create_database(postgres: EmbeddedPostgres, name: str, template: str) 
     # Settings of a database are not copied with it.
     await _as_superuser(
         postgres,
-        f"CREATE DATABASE {name} TEMPLATE {template} OWNER redrive",
+        # By its files, which lie in memory: half the work of writing every page to the log first.
+        f"CREATE DATABASE {name} TEMPLATE {template} OWNER redrive STRATEGY file_copy",
         f"ALTER DATABASE {name} SET search_path = redrive, public",
     )
 

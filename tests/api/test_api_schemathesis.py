@@ -72,6 +72,7 @@ def target(database: str) -> Iterator[Target]:
     is_up, stop = threading.Event(), asyncio.Event()
     loop = asyncio.new_event_loop()
     session = requests.Session()
+    session.trust_env = False  # it would look for a proxy with every request
 
     async def serve() -> None:
         async with running_server(database) as server, populated(server) as api:
