@@ -46,6 +46,14 @@ def test_a_line_reads_from_what_happened_to_whom() -> None:
     ]
 
 
+def test_nothing_from_outside_moves_the_cursor_or_turns_the_line() -> None:
+    evil = "\x1b[2J\u202elive\u2069\x9b1m"
+    said = Console(colours=False)(None, "error", {"event": "a", "error": evil, "exception": f"one\n{evil}\ttwo"})
+    first, *stack = said.split("\n")
+    assert first.endswith('error=" [2J live  1m"')
+    assert stack == ["one", " [2J live  1m\ttwo"]
+
+
 def _run(log_format: str, level: str, stderr: int) -> None:
     env = {**os.environ, "TERM": "xterm"}
     env.pop("NO_COLOR", None)
