@@ -232,13 +232,6 @@ async def test_through_a_pooler_tail_says_that_it_cannot_and_what_to_set(
 
 
 @pytest.mark.parametrize(
-    ("word", "code"), [(("--status", "unheard"), 2), (("--org", "nobody"), 1), (("--endpoint", "x"), 1)]
-)
-async def test_tail_refuses_what_cannot_be(world: World, word: tuple[str, ...], code: int) -> None:
-    assert (await redrive("tail", *word, url=world.url)).code == code
-
-
-@pytest.mark.parametrize(
     ("given", "says"),
     [
         ({"allow_networks": "0.0.0.0/0"}, "nearly everything"),
