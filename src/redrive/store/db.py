@@ -35,7 +35,7 @@ T = TypeVar("T")
 
 # The engine's statements work on rows handed in by array, whose number the planner can only guess. Look-ups by index
 # are right for all of them, at any size of table: nothing else is offered, and plans are made once.
-_ENGINE_PLANS = {
+ENGINE_PLANS = {
     "enable_seqscan": "off",
     "enable_bitmapscan": "off",
     "enable_hashjoin": "off",
@@ -114,7 +114,7 @@ class Database:
         url: str, *, role: DatabaseRole, size: int = 10, name: str = "redrive", pooler: Pooler = "none"
     ) -> "Database":
         """`pooler`: what stands between here and the server."""
-        terms = {"role": role, **(_APP_PLANS if role == "redrive_app" else _ENGINE_PLANS)}
+        terms = {"role": role, **(_APP_PLANS if role == "redrive_app" else ENGINE_PLANS)}
         options: dict[str, Any] = {"server_settings": {"application_name": name, "timezone": "UTC"}}
         if pooler == "none":
             options["server_settings"] |= terms
