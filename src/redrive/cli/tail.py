@@ -21,7 +21,8 @@ from redrive.store.orgs import find_org
 from redrive.store.tail import Line, Tail, endpoints_called, open_tail
 
 ANSWER_WITHIN_S = 3.0
-LOOK_S = 0.5
+LOOK_S = 0.1
+OTHERS_WITHIN_S = 0.5
 AGAIN_S = 1.0
 MAX_FILTER_CHARS = 200
 STYLES = {
@@ -186,7 +187,7 @@ async def _greet(watching: Tail) -> None:
     for _ in range(round(ANSWER_WITHIN_S / LOOK_S)):
         await asyncio.sleep(LOOK_S)
         if watching.processes:
-            await asyncio.sleep(LOOK_S)  # for the others
+            await asyncio.sleep(OTHERS_WITHIN_S)
             break
     if watching.processes:
         note(f"Watching {len(watching.processes)} processes: {', '.join(map(cell, sorted(watching.processes)))}.")

@@ -8,8 +8,6 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime
 
-import asyncpg
-
 from redrive.core.findings import Diagnosis, Examined, Seen, examined, not_made, problem, warning
 from redrive.doctor.configuration import look_at_settings
 from redrive.doctor.surroundings import SEAL_FILE, look_at_api, look_at_broker, look_at_folder
@@ -49,9 +47,8 @@ async def diagnose(
 
 def unreadable(why: str) -> Diagnosis:
     """Where the settings cannot be read, nobody knows what to examine."""
-    seen = Seen(
-        "The settings cannot be read.", [problem(why, "No process of Redrive starts with them.", "Correct them.")]
-    )
+    found = [problem(line, "No process of Redrive starts with it.", "Correct it.") for line in why.splitlines()]
+    seen = Seen("The settings cannot be read.", found)
     return Diagnosis(datetime.now(UTC), (examined(*SETTINGS, seen, 0.0),))
 
 
@@ -74,7 +71,7 @@ async def _made(name: str, title: str, look: Callable[[], Awaitable[Seen]]) -> E
     began = time.monotonic()
     try:
         seen = await look()
-    except (OSError, ValueError, asyncpg.PostgresError) as error:
+    except Exception as error:  # noqa: BLE001 - whatever it is, the others are made
         return not_made(name, title, f"{type(error).__name__}: {error}.", time.monotonic() - began)
     return examined(name, title, seen, time.monotonic() - began)
 
@@ -82,7 +79,8 @@ async def _made(name: str, title: str, look: Callable[[], Awaitable[Seen]]) -> E
 async def _database(settings: Settings, url: str, limits: Limits, clock: Clock) -> list[Examined]:
     looking = Looking(url, limits)
     try:
-        server = server_examinations(clock, pooler=settings.pooler != "none")
+        direct_url = settings.database_direct_url if settings.database_url is not None else None
+        server = server_examinations(clock, pooler=settings.pooler != "none", direct_url=direct_url)
         made = await examine(looking, server[:1])
         if not made[0].made:
             made = [unreachable(made[0].saw)]
