@@ -291,7 +291,16 @@ async def test_around_a_database_that_is_away_the_rest_is_examined(tmp_path: Pat
     assert [name for name, one in told.items() if one.findings] == ["connection", "rabbitmq", "api"]
     assert not told["due"].made
     assert diagnosis.needs_somebody
+    assert "The database nothing at 127.0.0.1:9 cannot be reached: ConnectionRefusedError" in told["connection"].saw
     assert "a-password" not in repr(diagnosis)
+
+
+@pytest.mark.parametrize("url", ["postgresql://nobody:a#hunter@127.0.0.1:9/x", "postgresql://nobody@h:a-hunter/x"])
+async def test_of_a_url_that_cannot_be_read_nothing_is_repeated(url: str, tmp_path: Path) -> None:
+    """A password may be what made it so."""
+    diagnosis = await diagnose(load_settings(data_dir=tmp_path, database_url=url), url)
+    assert diagnosis.needs_somebody
+    assert "hunter" not in repr(diagnosis)
 
 
 @pytest.mark.parametrize("env", [{"REDRIVE_PORT": "x"}, {"REDRIVE_DATA_DIR": "/nonexistent"}])

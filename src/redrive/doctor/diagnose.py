@@ -13,6 +13,7 @@ from redrive.doctor.configuration import look_at_settings
 from redrive.doctor.surroundings import SEAL_FILE, look_at_api, look_at_broker, look_at_folder
 from redrive.settings import Settings
 from redrive.store.clock import DatabaseClock
+from redrive.store.db import shown
 from redrive.store.examinations.looking import Examination, Limits, Looking, examine
 from redrive.store.examinations.queue import QUEUE
 from redrive.store.examinations.schema import CATALOGUED, MIGRATIONS
@@ -83,7 +84,7 @@ async def _database(settings: Settings, url: str, limits: Limits, clock: Clock) 
         server = server_examinations(clock, pooler=settings.pooler != "none", direct_url=direct_url)
         made = await examine(looking, server[:1])
         if not made[0].made:
-            made = [unreachable(made[0].saw)]
+            made = [unreachable(f"The database {_shown(url)} cannot be reached: {made[0].saw}")]
             return made + _left_out(
                 [*server[1:], MIGRATIONS, *CATALOGUED, *UPKEEP, *QUEUE], "The database does not answer."
             )
@@ -95,6 +96,13 @@ async def _database(settings: Settings, url: str, limits: Limits, clock: Clock) 
         return made + await examine(looking, [_keys(settings)])
     finally:
         await looking.close()
+
+
+def _shown(url: str) -> str:
+    try:
+        return shown(url)
+    except ValueError:
+        return "of the settings"
 
 
 def _left_out(examinations: Sequence[Examination], why: str) -> list[Examined]:

@@ -14,6 +14,7 @@ from contextlib import asynccontextmanager
 from functools import cache
 from importlib import resources
 from typing import Any, Literal, TypeAlias, TypeVar
+from urllib.parse import parse_qs, urlsplit
 from uuid import UUID
 
 import asyncpg
@@ -84,6 +85,14 @@ async def connect(url: str, *, name: str = "redrive", command_timeout_s: float |
         statement_cache_size=0,
         server_settings={"application_name": name, "timezone": "UTC"},
     )
+
+
+def shown(url: str) -> str:
+    """Which database a URL means, without user and password."""
+    parts = urlsplit(url)
+    asked = parse_qs(parts.query)
+    host = parts.hostname or asked.get("host", ["localhost"])[0]
+    return f"{parts.path.lstrip('/') or 'postgres'} at {host}" + (f":{parts.port}" if parts.port else "")
 
 
 async def leave_as_is(connection: Connection) -> None:

@@ -69,7 +69,12 @@ class Looking:
 
     async def open(self) -> Connection:
         if self._connection is None or self._connection.is_closed():
-            self._connection = await connect(self.url, name="redrive-doctor", command_timeout_s=STATEMENT_TIMEOUT_S + 1)
+            try:
+                self._connection = await connect(
+                    self.url, name="redrive-doctor", command_timeout_s=STATEMENT_TIMEOUT_S + 1
+                )
+            except ValueError:  # nothing of it is repeated: a password may be what made it unreadable
+                raise asyncpg.InterfaceError("the URL of the database cannot be read") from None
         return self._connection
 
     async def close(self) -> None:
