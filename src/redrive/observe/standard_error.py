@@ -28,40 +28,53 @@ class StandardError:
         self._is_stuck = False
         self._is_torn = False  # what was written last is the beginning of a line
         self._lost = 0
+        self._until: float | None = None  # how long the write that is under way may wait, once it does
 
     def write(self, data: bytes) -> int:
         with self._lock:
-            until = time.monotonic() + (0.0 if self._is_stuck else PATIENCE_S)
-            for piece in _pieces(data):
-                told = self._lost_line(self._lost) if self._lost else b""
-                if self._put((b"\n" if self._is_torn else b"") + told + piece, until):
-                    self._lost = 0
+            self._until = None
+            for piece in (data,) if len(data) <= PIECE_BYTES else _pieces(data):
+                if self._lost or self._is_torn:
+                    told = self._lost_line(self._lost) if self._lost else b""
+                    whole = self._put((b"\n" if self._is_torn else b"") + told + piece)
                 else:
-                    self._lost += max(1, piece.count(b"\n"))
+                    whole = self._put(piece)
+                self._lost = 0 if whole else self._lost + max(1, piece.count(b"\n"))
         return len(data)
 
     def flush(self) -> None:
         """Nothing is kept back."""
 
-    def _put(self, piece: bytes, until: float) -> bool:
+    def _put(self, piece: bytes) -> bool:
         """Whether all of it was written. Of a line longer than a pipe takes at once, a part may have been."""
-        rest = memoryview(piece)
-        while rest:
-            self._is_stuck = not self._poll.poll(max(0.0, until - time.monotonic()) * 1000)
-            if self._is_stuck:
-                return False
+        while self._poll.poll(0) or self._has_room_soon():
+            self._is_stuck = False
             try:
-                written = os.write(self._fd, rest[:PIECE_BYTES])
+                written = os.write(self._fd, piece if len(piece) <= PIECE_BYTES else piece[:PIECE_BYTES])
             except BlockingIOError:  # somebody made it so for all who share it, and there is a little room only
-                if time.monotonic() >= until:
+                if self._left_s() <= 0:
                     return False
                 time.sleep(BUSY_S)
                 continue
             except OSError:
                 return False
-            rest = rest[written:]
-            self._is_torn = bool(rest)
-        return True
+            if written == len(piece):
+                self._is_torn = False
+                return True
+            piece = piece[written:]
+            self._is_torn = True
+        return False
+
+    def _has_room_soon(self) -> bool:
+        self._is_stuck = self._is_stuck or not self._poll.poll(self._left_s() * 1000)
+        return not self._is_stuck
+
+    def _left_s(self) -> float:
+        """How long this write may wait yet."""
+        now = time.monotonic()
+        if self._until is None:
+            self._until = now + PATIENCE_S
+        return max(0.0, self._until - now)
 
 
 class AsText:
