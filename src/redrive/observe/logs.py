@@ -35,7 +35,7 @@ def set_up_logs(log_format: Literal["json", "console"], level: str, *, service: 
 
     def lost_line(n: int) -> bytes:
         """Made here: whoever writes cannot log."""
-        at = datetime.now(UTC).isoformat()
+        at = datetime.now(UTC).isoformat().replace("+00:00", "Z")
         facts = {"event": "log_lines_lost", "lines": n, "level": "warning", "service": service, "@timestamp": at}
         line = encoded(facts) if log_format == "json" else str(renderer(None, "warning", facts)).encode()
         return line + b"\n"

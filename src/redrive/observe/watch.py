@@ -170,7 +170,7 @@ class Watched:
 
 
 def _line(word: str, event: str, facts: Facts) -> dict[str, object]:
-    line: dict[str, object] = {"at": datetime.now(UTC).isoformat(), "what": word, "event": event}
+    line: dict[str, object] = {"at": datetime.now(UTC).isoformat().replace("+00:00", "Z"), "what": word, "event": event}
     for name, value in facts.items():
         if value is not None:
             line[name] = value[:MAX_TEXT_CHARS] if isinstance(value, str) else value
