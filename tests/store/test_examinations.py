@@ -13,6 +13,8 @@ import pytest_asyncio
 
 from conftest import database_of
 from redrive.core.findings import MAX_FINDINGS, Diagnosis, Examined, Finding, Seen, Severity, examined, problem, warning
+from redrive.doctor.diagnose import diagnose
+from redrive.settings import load_settings
 from redrive.store.embedded import EmbeddedPostgres
 from redrive.store.examinations.advice import role_findings
 from redrive.store.examinations.looking import Examination, Limits, Looking, examine
@@ -261,11 +263,17 @@ async def test_who_waits_for_a_lock_is_found_with_who_has_it(live: Engine) -> No
 
 
 async def test_an_examination_that_cannot_be_made_is_told_and_hides_no_other(
-    owner: Connection, database_url: str
+    owner: Connection, database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("redrive.store.examinations.looking.LOCK_TIMEOUT_S", 0.02)
     async with owner.transaction():
         await owner.execute("LOCK TABLE redrive.schema_migration IN ACCESS EXCLUSIVE MODE")
         examined = await made(database_url, [MIGRATIONS, *CATALOGUED])
+        diagnosis = await diagnose(load_settings(database_url=database_url), database_url)
+    assert {one.saw for one in diagnosis.examinations if not one.made} == {
+        "Somebody has locked what was to be looked at.",
+        "What was applied to the database could not be seen.",
+    }
     assert [(one.name, one.made) for one in examined.values()] == [
         ("migrations", False),
         ("objects", True),

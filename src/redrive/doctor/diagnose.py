@@ -90,7 +90,9 @@ async def _database(settings: Settings, url: str, limits: Limits, clock: Clock) 
             )
         made += await examine(looking, [*server[1:], MIGRATIONS])
         if not made[-1].is_fine:
-            left = _left_out([*CATALOGUED, *QUEUE], "The schema is not the one that this Redrive knows.")
+            is_other = "The schema is not the one that this Redrive knows."
+            why = is_other if made[-1].made else "What was applied to the database could not be seen."
+            left = _left_out([*CATALOGUED, *QUEUE], why)
             return made + await examine(looking, UPKEEP) + left
         made += await examine(looking, [*CATALOGUED, *UPKEEP, *QUEUE])
         return made + await examine(looking, [_keys(settings)])

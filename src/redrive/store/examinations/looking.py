@@ -15,11 +15,12 @@ from redrive.store.db import ENGINE_PLANS, Connection, Record, connect, query
 
 STATEMENT_TIMEOUT_S = 5.0
 EXAMINATION_TIMEOUT_S = 12.0  # for a connection that hangs: the server would have ended the statement
+LOCK_TIMEOUT_S = 1.0
 CLOSE_TIMEOUT_S = 2.0
 
-# Names are written in full, whatever the settings of the login; and no lock is waited for.
+# Names are written in full, whatever the settings of the login; and no lock is waited for long.
 _TERMS = (
-    f"SET LOCAL statement_timeout = '{STATEMENT_TIMEOUT_S:.0f}s'; SET LOCAL lock_timeout = '1s';"
+    "SET LOCAL statement_timeout = '{:.0f}s'; SET LOCAL lock_timeout = {:.0f};"
     " SET LOCAL search_path = ''; SET LOCAL jit = off"
 )
 # As the engine plans: no table is read whole, however little the server knows of it.
@@ -96,7 +97,8 @@ class Looking:
         """The answer to sql/<name>.sql, in a transaction of its own; as the engine, which sees the rows of all orgs."""
         connection = await self.open()
         async with connection.transaction(readonly=True):
-            await connection.execute(_TERMS + (_AS_ENGINE if as_engine else ""))
+            terms = _TERMS.format(STATEMENT_TIMEOUT_S, LOCK_TIMEOUT_S * 1000)
+            await connection.execute(terms + (_AS_ENGINE if as_engine else ""))
             rows: list[Record] = await connection.fetch(query(name), *args)
             return rows
 
