@@ -19,6 +19,13 @@ from support.engine import Engine
 WITHIN_S = 10
 
 
+@pytest.fixture(autouse=True)
+def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is gathered for long."""
+    monkeypatch.setattr("redrive.store.tail.GATHER_S", 0.0)
+    monkeypatch.setattr(listening, "FLUSH_S", 0.01)
+
+
 @pytest.fixture
 def gallery(monkeypatch: pytest.MonkeyPatch) -> Gallery:
     """That of a process of its own."""
