@@ -54,6 +54,7 @@ def test_every_line_that_is_written_is_documented_with_its_fields_and_no_other_i
     assert len(said) > 90
     missing = {(where, name) for where, name, _ in said if name not in documented}
     assert not missing
-    assert documented.keys() - {name for _, name, _ in said} == {"notice"}  # engine.herald
+    # By engine.herald; and by observe.logs itself, where nothing could be written.
+    assert documented.keys() - {name for _, name, _ in said} == {"notice", "log_lines_lost"}
     untold = {(where, name, *sorted(fields - documented[name])) for where, name, fields in said}
     assert {found for found in untold if len(found) > 2} == set()

@@ -1,4 +1,4 @@
-"""Every setting of Redrive, where it may come from, and what it may be.
+"""Every setting of Redrive, where it may come from, and what it may be. How single ones are read: setting_types.
 
 Flags win over REDRIVE_* in the environment, those over the file redrive.toml, that over the defaults. Reads
 the environment and the file when `load_settings` is called, never at import. Called by the command line;
@@ -7,26 +7,42 @@ the documentation of the settings is checked against the descriptions here.
 
 import os
 import tomllib
-from ipaddress import IPv4Network, IPv6Network, ip_network
-from math import isfinite
 from pathlib import Path
 from typing import Annotated, Any, Literal
-from urllib.parse import SplitResult, urlsplit
 
-from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, ValidationError
+from pydantic import Field, SecretStr, ValidationError
 from pydantic.config import JsonDict
 from pydantic.fields import FieldInfo
 from pydantic_settings import (
     BaseSettings,
     EnvSettingsSource,
     InitSettingsSource,
-    NoDecode,
     PydanticBaseSettingsSource,
     SettingsConfigDict,
 )
 
 from redrive.core.breaker import BreakerRules
 from redrive.core.mail import MailServer, Sender, parse_sender, parse_server
+from redrive.setting_types import (
+    MAX_COLLECTED_QUEUES,
+    MAX_DELAY_S,
+    MIN_KEY_CHARS,
+    BrokerUrls,
+    CollectorUrl,
+    DatabaseUrl,
+    Delays,
+    Folder,
+    FolderOrNone,
+    Key,
+    Level,
+    Lower,
+    MailAddress,
+    MailServerUrl,
+    Networks,
+    PublicUrl,
+    QueueNames,
+    listed,
+)
 
 ENV_PREFIX = "REDRIVE_"
 CONFIG_VARIABLE = "REDRIVE_CONFIG"
@@ -38,7 +54,6 @@ MAX_WORKERS = 64
 MAX_CONCURRENCY = 10_000
 MAX_RETRIES = 1_000
 MAX_DELAYS = 100
-MAX_DELAY_S = 30 * 24 * 3600.0
 MIN_RETENTION_EVERY_S = 60
 MAX_RETENTION_EVERY_S = 7 * 24 * 3600
 MAX_MIN_TRIES = 100_000
@@ -49,11 +64,6 @@ MAX_HEARTBEAT_EVERY_S = 30
 MAX_ALERTS_EVERY_S = 600
 DAY_S = 86_400.0
 MAX_SHOWN_VALUE_CHARS = 100
-MIN_KEY_CHARS = 16
-MAX_COLLECTED_QUEUES = 100
-MAX_QUEUE_NAME_BYTES = 255
-
-Network = IPv4Network | IPv6Network
 
 
 class SettingsError(Exception):
@@ -66,104 +76,6 @@ def default_data_dir() -> Path:
         return Path("/var/lib/redrive")
     base = os.environ.get("XDG_DATA_HOME", "")
     return (Path(base) if base.startswith("/") else Path.home() / ".local" / "share") / "redrive"
-
-
-def _parts(text: str) -> list[str]:
-    return [part.strip() for part in text.split(",") if part.strip()]
-
-
-def _split(value: object) -> object:
-    return _parts(value) if isinstance(value, str) else value
-
-
-def _networks(value: object) -> object:
-    parts = [] if _lower(value) == "none" else _split(value)
-    # As text: ip_network would take the number 5 for an address.
-    return [ip_network(str(part)) for part in parts] if isinstance(parts, list) else parts
-
-
-def _delays(value: tuple[float, ...] | None) -> tuple[float, ...] | None:
-    if value is not None and not all(isfinite(s) and 0 <= s <= MAX_DELAY_S for s in value):
-        raise ValueError("a delay is out of range")
-    return value
-
-
-def _absolute(path: Path) -> Path:
-    return path.expanduser().absolute()
-
-
-def _absolute_if_any(path: Path | None) -> Path | None:
-    return None if path is None else _absolute(path)
-
-
-def _lower(value: object) -> object:
-    return value.lower() if isinstance(value, str) else value
-
-
-def _level(value: object) -> object:
-    return "warning" if _lower(value) == "warn" else _lower(value)
-
-
-def _public_url(value: str | None) -> str | None:
-    if value is None:
-        return None
-    parts = urlsplit(value)
-    if parts.scheme not in ("http", "https") or not parts.hostname or parts.username or parts.query or parts.fragment:
-        raise ValueError("not the base of a URL")
-    return value.rstrip("/")
-
-
-def _database_url(value: str | None) -> str | None:
-    if value is not None and not value.startswith(("postgresql://", "postgres://")):
-        raise ValueError("not a PostgreSQL URL")
-    return value
-
-
-def _collector_url(value: SecretStr | None) -> SecretStr | None:
-    parts = urlsplit(value.get_secret_value()) if value is not None else None
-    if parts is not None and (parts.scheme not in ("http", "https") or not parts.hostname or not _has_good_port(parts)):
-        raise ValueError("not the URL of a collector")
-    return value
-
-
-def _broker_urls(value: SecretStr | None) -> SecretStr | None:
-    for url in _parts(value.get_secret_value()) if value is not None else ():
-        parts = urlsplit(url)
-        if parts.scheme not in ("amqp", "amqps") or not parts.hostname or not _has_good_port(parts):
-            raise ValueError("not a URL of a RabbitMQ")
-    return value
-
-
-def _mail_server(value: SecretStr | None) -> SecretStr | None:
-    if value is not None:
-        parse_server(value.get_secret_value())
-    return value
-
-
-def _mail_from(value: str | None) -> str | None:
-    if value is not None:
-        parse_sender(value)
-    return value
-
-
-def _has_good_port(parts: SplitResult) -> bool:
-    """None is good too. A password with a character that is not written as %23 or the like ends up here."""
-    try:
-        return parts.port != 0
-    except ValueError:
-        return False
-
-
-def _queue_names(value: tuple[str, ...]) -> tuple[str, ...]:
-    if len(value) > MAX_COLLECTED_QUEUES or not all(0 < len(name.encode()) <= MAX_QUEUE_NAME_BYTES for name in value):
-        raise ValueError("too many, or not names of queues")
-    return tuple(dict.fromkeys(value))
-
-
-def _long_enough(value: SecretStr | None) -> SecretStr | None:
-    if value is not None and len(value.get_secret_value()) < MIN_KEY_CHARS:
-        raise ValueError("too short")
-    return value
 
 
 def _setting(default: Any, description: str, allowed: str, *, secret: bool = False, **limits: Any) -> Any:
@@ -188,24 +100,24 @@ class Settings(BaseSettings):
         ge=0,
         le=65535,
     )
-    data_dir: Annotated[Path, AfterValidator(_absolute)] = Field(
+    data_dir: Folder = Field(
         default_factory=default_data_dir,
         description="Folder of the embedded PostgreSQL and of generated keys. By default /var/lib/redrive for"
         " root, else redrive in the XDG data folder.",
         json_schema_extra={"allowed": "a path", "secret": False},
     )
-    database_url: Annotated[str | None, AfterValidator(_database_url)] = _setting(
+    database_url: DatabaseUrl = _setting(
         None,
         "PostgreSQL (15 or newer) to use instead of the embedded one.",
         "a URL that begins with postgresql://",
         secret=True,
     )
-    database_pooler: Annotated[Literal["none", "transaction"], BeforeValidator(_lower)] = _setting(
+    database_pooler: Annotated[Literal["none", "transaction"], Lower] = _setting(
         "none",
         "Whether `database_url` leads through a pooler that lends connections for one transaction at a time.",
         '"none" or "transaction"',
     )
-    database_direct_url: Annotated[str | None, AfterValidator(_database_url)] = _setting(
+    database_direct_url: DatabaseUrl = _setting(
         None,
         "The same database without the pooler, for wake-ups (LISTEN) and migrations.",
         "a URL that begins with postgresql://",
@@ -232,7 +144,7 @@ class Settings(BaseSettings):
         ge=1,
         le=300,
     )
-    allow_networks: Annotated[tuple[Network, ...], NoDecode, BeforeValidator(_networks)] = _setting(
+    allow_networks: Networks = _setting(
         (),
         "Networks that deliveries may reach although they are private, separated by commas.",
         'networks in CIDR form without host bits, like "127.0.0.0/8,10.1.0.0/16", or "none"',
@@ -256,7 +168,7 @@ class Settings(BaseSettings):
         "Whether X-Forwarded-For and X-Forwarded-Proto are believed: only behind a proxy that sets them.",
         "true or false",
     )
-    public_url: Annotated[str | None, AfterValidator(_public_url)] = _setting(
+    public_url: PublicUrl = _setting(
         None,
         "Where senders of webhooks reach this installation: what the addresses of relays begin with.",
         'a URL that begins with https:// or http://, like "https://edge.example.com"',
@@ -267,21 +179,21 @@ class Settings(BaseSettings):
         "any text",
         secret=True,
     )
-    secret_key: Annotated[SecretStr | None, AfterValidator(_long_enough)] = _setting(
+    secret_key: Key = _setting(
         None,
         "Key that encrypts endpoint secrets at rest. When unset, one is made in the data folder.",
         f"at least {MIN_KEY_CHARS} characters",
         secret=True,
     )
-    log_format: Annotated[Literal["json", "console"], BeforeValidator(_lower)] = _setting(
+    log_format: Annotated[Literal["json", "console"], Lower] = _setting(
         "json", "How log lines look.", '"json" or "console"'
     )
-    log_level: Annotated[Literal["debug", "info", "warning", "error", "critical"], BeforeValidator(_level)] = _setting(
+    log_level: Annotated[Literal["debug", "info", "warning", "error", "critical"], Level] = _setting(
         "info",
         "The least severe log lines that are written.",
         '"debug", "info", "warning", "error" or "critical"',
     )
-    otel_endpoint: Annotated[SecretStr | None, AfterValidator(_collector_url)] = _setting(
+    otel_endpoint: CollectorUrl = _setting(
         None,
         "Collector that traces are sent to, by OTLP over HTTP (the extra `otel`); unset: none are made. Also read from"
         " OTEL_EXPORTER_OTLP_ENDPOINT.",
@@ -302,14 +214,12 @@ class Settings(BaseSettings):
         ge=0,
         le=MAX_RETRIES,
     )
-    retry_delays: Annotated[tuple[float, ...] | None, NoDecode, BeforeValidator(_split), AfterValidator(_delays)] = (
-        _setting(
-            None,
-            "Delays of the policy preset `triggers` in seconds, separated by commas; 60,300,900 when unset.",
-            f'1 to {MAX_DELAYS} numbers of seconds from 0 to {MAX_DELAY_S:.0f}, like "60,300,900"',
-            min_length=1,
-            max_length=MAX_DELAYS,
-        )
+    retry_delays: Delays = _setting(
+        None,
+        "Delays of the policy preset `triggers` in seconds, separated by commas; 60,300,900 when unset.",
+        f'1 to {MAX_DELAYS} numbers of seconds from 0 to {MAX_DELAY_S:.0f}, like "60,300,900"',
+        min_length=1,
+        max_length=MAX_DELAYS,
     )
     max_retry_attempts: int | None = _setting(
         None,
@@ -325,9 +235,7 @@ class Settings(BaseSettings):
         ge=MIN_RETENTION_EVERY_S,
         le=MAX_RETENTION_EVERY_S,
     )
-    archive_dir: Annotated[Path | None, AfterValidator(_absolute_if_any)] = _setting(
-        None, "Folder that keeps what the janitor removes.", "a path"
-    )
+    archive_dir: FolderOrNone = _setting(None, "Folder that keeps what the janitor removes.", "a path")
     breaker_failure_rate: float = _setting(
         0.8,
         "Share of an endpoint's tries of the last minute that must fail before its breaker opens.",
@@ -378,18 +286,16 @@ class Settings(BaseSettings):
         ge=MIN_EVERY_S,
         le=MAX_ALERTS_EVERY_S,
     )
-    rabbitmq_url: Annotated[SecretStr | None, AfterValidator(_broker_urls)] = _setting(
+    rabbitmq_url: BrokerUrls = _setting(
         None,
         "RabbitMQ that messages are consumed from and published to; the nodes of a cluster separated by commas.",
         'URLs that begin with amqp:// or amqps://, like "amqp://user:password@rabbit.example.com/vhost"',
         secret=True,
     )
-    rabbitmq_collect: Annotated[tuple[str, ...], NoDecode, BeforeValidator(_split), AfterValidator(_queue_names)] = (
-        _setting(
-            (),
-            "Dead-letter queues of RabbitMQ that are emptied into Redrive's dead letters, separated by commas.",
-            f'at most {MAX_COLLECTED_QUEUES} names of queues, like "orders-dlq,outbound-transformer-dlq"',
-        )
+    rabbitmq_collect: QueueNames = _setting(
+        (),
+        "Dead-letter queues of RabbitMQ that are emptied into Redrive's dead letters, separated by commas.",
+        f'at most {MAX_COLLECTED_QUEUES} names of queues, like "orders-dlq,outbound-transformer-dlq"',
     )
     rabbitmq_org: str = _setting(
         "default",
@@ -398,20 +304,20 @@ class Settings(BaseSettings):
         min_length=1,
         max_length=100,
     )
-    rabbitmq_redrive_to: Annotated[Literal["exchange", "queue"], BeforeValidator(_lower)] = _setting(
+    rabbitmq_redrive_to: Annotated[Literal["exchange", "queue"], Lower] = _setting(
         "exchange",
         "Where a redrive publishes a message: to the exchange and routing key that it was first published to, or"
         " straight to the queue that it died in, past all others that are bound to that exchange.",
         '"exchange" or "queue"',
     )
-    smtp_url: Annotated[SecretStr | None, AfterValidator(_mail_server)] = _setting(
+    smtp_url: MailServerUrl = _setting(
         None,
         "Mail server that endpoints of kind `mail` are reached by. TLS is asked for and verified.",
         'a URL like "smtp://user:password@mail.example.com:587?starttls=required" or "smtps://…"; starttls=none only'
         " without a password; ca=/path/to/ca.pem names the server's own authority",
         secret=True,
     )
-    mail_from: Annotated[str | None, AfterValidator(_mail_from)] = _setting(
+    mail_from: MailAddress = _setting(
         None,
         "Address that mail is from. When unset, the user of `smtp_url`, where that is an address.",
         'an address like "redrive@example.com" or "Redrive <redrive@example.com>"',
@@ -437,7 +343,7 @@ class Settings(BaseSettings):
     @property
     def broker_urls(self) -> tuple[str, ...]:
         """The nodes of RabbitMQ, passwords and all; none: there is no broker."""
-        return tuple(_parts(self.rabbitmq_url.get_secret_value())) if self.rabbitmq_url is not None else ()
+        return tuple(listed(self.rabbitmq_url.get_secret_value())) if self.rabbitmq_url is not None else ()
 
     @property
     def mail_server(self) -> MailServer | None:

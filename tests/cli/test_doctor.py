@@ -6,7 +6,6 @@ import json
 import os
 import pty
 import re
-import shutil
 import signal
 import struct
 import termios
@@ -15,75 +14,70 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import asyncpg
 import pytest
 import pytest_asyncio
 
 from client.harness import Authority
-from redrive.cli.top_view import lines
-from redrive.core.findings import Severity
+from conftest import create_database, database_of
+from redrive.cli.runner import Refused
+from redrive.cli.top import _chosen
+from redrive.cli.top_view import lines, shape
+from redrive.core.findings import Diagnosis, Severity
 from redrive.doctor.configuration import look_at_settings
-from redrive.doctor.diagnose import diagnose
+from redrive.doctor.diagnose import diagnose, unreadable
 from redrive.doctor.mail import look_at_mail
-from redrive.doctor.surroundings import look_at_folder
+from redrive.doctor.surroundings import api_address, look_at_folder
 from redrive.settings import load_settings
 from redrive.store.clock import DatabaseClock
+from redrive.store.embedded import EmbeddedPostgres
+from redrive.store.examinations.looking import Limits, Looking
+from redrive.store.examinations.server import look_at_direct
 from redrive.store.overview import orgs, overview
 from support.http import HttpClient
 from support.mail import mail_server
 from support.pgbouncer import pgbouncer
-from support.processes import ADMIN_KEY, LOOPBACK, Program, Served, program, serve, until
+from support.processes import ADMIN_KEY, SECRET_KEY, Program, Served, program, serve, until
 from support.receiver import open_receiver
 
 from .command import COMMAND, clean_env, redrive
 from .world import World, make_org
 
+DATABASE = "examined"
+LISTENERS = """
+    SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'redrive-listen'"""
+
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
-async def served(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Served]:
+async def served(postgres: EmbeddedPostgres, template_database: str) -> AsyncIterator[Served]:
     """With the log all but silent: what is watched does not depend on it."""
-    folder = Path("/tmp") / f"rd-{tmp_path_factory.mktemp('doctor').name}-{os.getpid()}"
-    folder.mkdir(mode=0o755)
-    quiet = {"REDRIVE_LOG_LEVEL": "critical", "REDRIVE_ALLOW_NETWORKS": LOOPBACK}
-    try:
-        async with serve("--workers", "1", data_dir=folder / "data", env=quiet) as running:
-            yield running
-    finally:
-        shutil.rmtree(folder)
+    await create_database(postgres, DATABASE, template_database)
+    url = database_of(postgres.url, DATABASE)
+    async with serve("--workers", "1", env={"REDRIVE_LOG_LEVEL": "critical", "REDRIVE_DATABASE_URL": url}) as running:
+        sql = await asyncpg.connect(url)
+        async with asyncio.timeout(20):
+            while await sql.fetchval(LISTENERS) < 2:
+                await asyncio.sleep(0.05)
+        await sql.close()
+        yield running
 
 
-def place(served: Served) -> dict[str, str]:
-    assert served.data_dir is not None
-    return {
-        "REDRIVE_DATA_DIR": str(served.data_dir),
-        "REDRIVE_ALLOW_NETWORKS": LOOPBACK,
-        "REDRIVE_PORT": str(served.port),
-    }
+@pytest.fixture
+def place(served: Served, postgres: EmbeddedPostgres) -> dict[str, str]:
+    """The environment in which commands find it."""
+    return {"REDRIVE_DATABASE_URL": database_of(postgres.url, DATABASE), "REDRIVE_SECRET_KEY": SECRET_KEY}
 
 
-def found(examined: dict[str, Any]) -> list[str]:
-    return [finding["what"] for one in examined["examinations"] for finding in one["findings"]]
-
-
-async def test_on_a_fresh_installation_it_finds_nothing(served: Served) -> None:
-    ended = await redrive("doctor", "--strict", "--json", env=place(served))
-    assert (found(ended.object), ended.code) == ([], 0)
-    made = {one["name"]: one["saw"] for one in ended.object["examinations"] if one["made"]}
-    assert len(made) == 19
-    assert made["api"].endswith("/readyz answers 200.")
-
-
-async def test_what_happens_is_seen_as_it_happens_whatever_the_log_says(served: Served) -> None:
+async def test_what_happens_is_seen_as_it_happens_whatever_the_log_says(served: Served, place: dict[str, str]) -> None:
     """Accepted, failed, delivered, dead by processes; redriven by a person at another command."""
     api = HttpClient(served.host, served.port, ADMIN_KEY)
-    async with open_receiver() as receiver, program("tail", "--json", env=place(served)) as tail:
+    async with open_receiver() as receiver, program("tail", "--json", env=place) as tail:
         receiver.script(404)
         added = await api.post(
             "/v1/endpoints", {"name": "till", "url": receiver.url, "event_types": ["tail.*"], "policy": "immediate"}
         )
         assert added.status == 201
-        one_only = program(
-            "tail", "--status", "failed", "--event-type", "tail.d*", "--endpoint", "till", env=place(served)
-        )
+        one_only = program("tail", "--status", "failed", "--event-type", "tail.d*", "--endpoint", "till", env=place)
         async with one_only as filtered:
             for running in (tail, filtered):
                 await until(partial(heard, running, "Watching 2 processes"), within_s=20)
@@ -92,7 +86,7 @@ async def test_what_happens_is_seen_as_it_happens_whatever_the_log_says(served: 
             await until(lambda: "dead" in seen_of(tail, died))
             lived = (await api.post("/v1/events", {**secret, "event_type": "tail.lives"})).json["event_id"]
             await until(lambda: seen_of(tail, lived) == ["accepted", "delivered"])
-            retried = await redrive("dead", "retry", "--all", "--event-type", "tail.*", "--now", env=place(served))
+            retried = await redrive("dead", "retry", "--all", "--event-type", "tail.*", "--now", env=place)
             assert retried.code == 0, retried.err
             await until(lambda: sorted(seen_of(tail, died)) == ["accepted", "dead", "delivered", "redriven"])
             [dead] = [json.loads(line) for line in tail.out if f'"{died}"' in line and '"dead"' in line]
@@ -117,7 +111,7 @@ def seen_of(running: Program, event_id: str) -> list[str]:
     return [line["what"] for line in map(json.loads, running.out) if line.get("event_id") == event_id]
 
 
-async def test_on_a_terminal_top_fits_it_and_takes_keys(served: Served) -> None:
+async def test_on_a_terminal_top_fits_it_and_takes_keys(served: Served, place: dict[str, str]) -> None:
     """A real terminal, which becomes small on the way."""
     terminal, other_end = pty.openpty()
     resize(terminal, rows=30, columns=100)
@@ -129,7 +123,7 @@ async def test_on_a_terminal_top_fits_it_and_takes_keys(served: Served) -> None:
         stdin=other_end,
         stdout=other_end,
         stderr=asyncio.subprocess.PIPE,
-        env=clean_env(TERM="xterm-256color", **place(served)) | {"COLUMNS": "", "LINES": ""},
+        env=clean_env(TERM="xterm-256color", **place) | {"COLUMNS": "", "LINES": ""},
         cwd="/",
     )
     screen = Screen(terminal)
@@ -201,12 +195,14 @@ async def test_top_counts_what_there_is_of_all_orgs_or_of_one(world: World) -> N
     assert told["success_rate"] == 0.5
     [group] = told["groups"]
     assert (group["n"], group["event_type"]) == (1, "order.paid")
-    other = (await redrive("top", "--once", "--json", "--org", "another", url=world.url)).object
+    another = await _chosen(world.engine, "another")
+    other = shape(await overview(world.engine, another, DatabaseClock()))
     assert (other["depth"]["waiting"], other["groups"], other["success_rate"]) == (0, [], None)
     plain = (await redrive("top", url=world.url)).out  # no terminal: once, and plain
     assert "depth       1 waiting  1 retrying  1 in flight  0 held" in plain
     assert "\x1b" not in plain
-    assert (await redrive("top", "--org", "nobody", url=world.url)).code == 1
+    with pytest.raises(Refused, match="nobody"):
+        await _chosen(world.engine, "nobody")
 
 
 async def test_top_fits_whatever_terminal_there_is(world: World) -> None:
@@ -222,23 +218,31 @@ async def test_top_fits_whatever_terminal_there_is(world: World) -> None:
 
 
 async def test_through_a_pooler_tail_says_that_it_cannot_and_what_to_set(
-    world: World, database_url: str, data_dir: Path
+    world: World, database_url: str, data_dir: Path, postgres: EmbeddedPostgres
 ) -> None:
     with pgbouncer(database_url, data_dir) as pooled:
         given = {"REDRIVE_DATABASE_POOLER": "transaction"}
         ended = await redrive("tail", url=pooled, env=given)
         assert ended.code == 1
         assert "REDRIVE_DATABASE_DIRECT_URL" in ended.err
-        examined = await redrive("doctor", "--json", url=pooled, env=given)
-        assert any("through a pooler" in what for what in found(examined.object))
-        assert [one["name"] for one in examined.object["examinations"] if not one["made"]] == []
+        told = load_settings(database_url=pooled, database_pooler="transaction", database_direct_url=database_url)
+        examined = await diagnose(told, pooled)
+        assert [one.name for one in examined.examinations if not one.made] == []
+        assert not any("pooler" in what or "DIRECT" in what for what in _said(examined))
+        untold = await diagnose(load_settings(database_url=pooled), pooled)
+        assert any(what.startswith("A pooler lends server connections") for what in _said(untold))
+        for direct, says in (
+            (pooled, "leads through a pooler"),
+            ("postgresql://nobody@127.0.0.1:9/nothing", "leads to no database: ConnectionRefusedError"),
+            (postgres.url, "lead to different databases"),
+        ):
+            looking = Looking(pooled, Limits())
+            assert says in (await look_at_direct(looking, direct)).findings[0].what
+            await looking.close()
 
 
-@pytest.mark.parametrize(
-    ("word", "code"), [(("--status", "unheard"), 2), (("--org", "nobody"), 1), (("--endpoint", "x"), 1)]
-)
-async def test_tail_refuses_what_cannot_be(world: World, word: tuple[str, ...], code: int) -> None:
-    assert (await redrive("tail", *word, url=world.url)).code == code
+def _said(diagnosis: Diagnosis) -> list[str]:
+    return [finding.what for examined in diagnosis.examinations for finding in examined.findings]
 
 
 @pytest.mark.parametrize(
@@ -293,6 +297,7 @@ async def test_around_a_database_that_is_away_the_rest_is_examined(tmp_path: Pat
     assert [name for name, one in told.items() if one.findings] == ["connection", "rabbitmq", "mail", "api"]
     assert not told["due"].made
     assert diagnosis.needs_somebody
+    assert "The database nothing at 127.0.0.1:9 cannot be reached: ConnectionRefusedError" in told["connection"].saw
     assert "a-password" not in repr(diagnosis)
 
 
@@ -324,6 +329,14 @@ async def test_a_mail_server_is_asked_whether_it_takes_mail_of_ours_and_gets_non
     assert nobody.findings[0].fix == "Set REDRIVE_MAIL_FROM."
 
 
+@pytest.mark.parametrize("url", ["postgresql://nobody:a#hunter@127.0.0.1:9/x", "postgresql://nobody@h:a-hunter/x"])
+async def test_of_a_url_that_cannot_be_read_nothing_is_repeated(url: str, tmp_path: Path) -> None:
+    """A password may be what made it so."""
+    diagnosis = await diagnose(load_settings(data_dir=tmp_path, database_url=url), url)
+    assert diagnosis.needs_somebody
+    assert "hunter" not in repr(diagnosis)
+
+
 @pytest.mark.parametrize("env", [{"REDRIVE_PORT": "x"}, {"REDRIVE_DATA_DIR": "/nonexistent"}])
 async def test_where_nothing_can_be_found_out_that_is_the_finding(env: dict[str, str]) -> None:
     ended = await redrive("doctor", env=env)
@@ -332,6 +345,27 @@ async def test_where_nothing_can_be_found_out_that_is_the_finding(env: dict[str,
     assert "Traceback" not in ended.err
 
 
-async def test_another_key_than_the_database_knows_is_told(served: Served) -> None:
-    ended = await redrive("doctor", "--json", env=place(served) | {"REDRIVE_SECRET_KEY": "another key than that"})
-    assert found(ended.object) == ["The secrets in the database were sealed with another key than this machine has."]
+async def test_another_key_than_the_database_knows_is_told(served: Served, place: dict[str, str]) -> None:
+    url = place["REDRIVE_DATABASE_URL"]
+    diagnosis = await diagnose(load_settings(database_url=url, secret_key="another key than that"), url)
+    assert "The secrets in the database were sealed with another key than this machine has." in _said(diagnosis)
+
+
+async def test_before_it_is_migrated_a_database_is_said_to_hold_no_redrive(empty_database_url: str) -> None:
+    ended = await redrive("doctor", "--json", url=empty_database_url)
+    assert ended.code == 1
+    [migrations] = [one for one in ended.object["examinations"] if one["name"] == "migrations"]
+    assert [finding["fix"] for finding in migrations["findings"]] == ["redrive migrate"]
+    assert {one["name"] for one in ended.object["examinations"] if not one["made"]} >= {"objects", "isolation", "due"}
+
+
+def test_the_address_of_the_api_is_one_also_where_it_is_of_ipv6() -> None:
+    assert [api_address(load_settings(host=host, port=1)) for host in ("0.0.0.0", "::", "::1")] == [
+        "http://127.0.0.1:1",
+        "http://[::1]:1",
+        "http://[::1]:1",
+    ]
+
+
+def test_each_setting_that_cannot_be_read_is_a_finding() -> None:
+    assert _said(unreadable("one\ntwo")) == ["one", "two"]

@@ -137,12 +137,17 @@ async def test_what_is_handed_in_is_delivered_and_everything_ends_with_it(data_d
     """One life of an installation: first start, delivery, an API that is killed, SIGTERM, second start, SIGINT."""
     folder = data_dir / "data"
     async with open_receiver() as receiver, serving(folder, "--allow-networks", "127.0.0.0/8") as service:
-        key = service.banner["first_key"]
+        key, port = service.banner["first_key"], str(urlsplit(service.url).port)
         assert key.startswith("rdk_")
         assert service.banner["data_dir"] == str(folder)
         assert service.banner["sign_in_url"].startswith(f"{service.url}/login?token=")
         assert await signs_in(service.banner["sign_in_url"]) == 303
         assert await signs_in(service.banner["sign_in_url"]) == 401
+        examined = await redrive("doctor", "--strict", "--json", "--data-dir", str(folder), env={"REDRIVE_PORT": port})
+        assert (examined.object["fine"], examined.code) == (True, 0), examined.out
+        made = {one["name"]: one["saw"] for one in examined.object["examinations"] if one["made"]}
+        assert len(made) == 19
+        assert made["api"].endswith("/readyz answers 200.")
         words = ("endpoints", "add", receiver.url, "--name", "here", "--event-type", "a.*")
         added = await redrive(*words, "--data-dir", str(folder), env=OPEN_LOOPBACK)
         assert added.code == 0, added.err

@@ -1,6 +1,7 @@
 """What somebody who watches is shown: what they asked for, each transition once, and honest numbers of the rest."""
 
 import json
+from itertools import islice
 
 import msgspec
 from hypothesis import given
@@ -94,6 +95,18 @@ def test_what_is_gathered_is_sent_in_small_pieces_and_the_rest_is_counted(
     assert shown <= MAX_LINES_PER_S * 2  # a second may pass between two of them
     assert shown + sum(batch["missed"] for batch in batches) == len(told) * times
     assert list(gallery.batches()) == []
+
+
+def test_a_line_of_any_size_and_any_text_is_shown_or_counted() -> None:
+    """One that fits by a hair, and half a character."""
+    most = {f"n{place}": "x" * 300 for place in range(24)}
+    for more in range(300):
+        gallery = watched()
+        gallery.show("event_failed", most | {"more": "y" * more})
+        gallery.show("event_failed", {"error": "\udcff"})
+        sent = [json.loads(text) for _, text in islice(gallery.batches(), 5)]
+        assert sum(len(batch["lines"]) + batch["missed"] for batch in sent) == 2
+        assert len(sent) < 4
 
 
 def test_while_nobody_watches_nothing_is_kept() -> None:

@@ -9,7 +9,8 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from redrive import Redrive
-from redrive.settings import Settings
+from redrive.doctor.diagnose import diagnose
+from redrive.settings import Settings, load_settings
 from support.collector import open_collector
 from support.http import Answer as HttpAnswer
 from support.http import HttpClient
@@ -93,6 +94,7 @@ async def test_a_canary_in_every_secret_place_is_nowhere_to_be_seen(database_url
             await _refusals(api, shown)
             await _pages(api, shown)
             await working.said("broker_disconnected")
+            shown.add("doctor", repr(await diagnose(load_settings(**planted), planted["database_url"])))
             for process in (served.program, working):
                 shown.add("argv", Path(f"/proc/{process.pid}/cmdline").read_text())
             shown.add("argv of the api", Path(f"/proc/{await served.child_pid('api')}/cmdline").read_text())
@@ -110,7 +112,16 @@ async def test_a_canary_in_every_secret_place_is_nowhere_to_be_seen(database_url
     names = {line["event"] for line in working.log if "event" in line}
     assert names >= {"worker_started", "delivery_failure", "retry_attempted", "event_failed", "status_transition"}
     assert {"@timestamp", "service", "org_id", "correlation_id"} <= working.lines("event_failed")[0].keys()
-    assert shown.texts.keys() >= {"metrics", "audit", "notices", "snapshot", "traces", "check", "problem: login"}
+    assert shown.texts.keys() >= {
+        "metrics",
+        "audit",
+        "notices",
+        "doctor",
+        "snapshot",
+        "traces",
+        "check",
+        "problem: login",
+    }
     assert "\n".join(shown.leaks()) == ""
 
 

@@ -10,14 +10,16 @@ import pytest
 import structlog
 
 from redrive.core.outcome import Category, Failure, Outcome, Success
-from redrive.core.ports import HTTP_QUEUE, Destination, Job, Released, Settlement, Try
+from redrive.core.ports import HTTP_QUEUE, Destination, Exchange, Job, Released, Settlement, Try
 from redrive.core.presets import PRESETS
 from redrive.engine import tries as tries_module
+from redrive.engine.spans import Told
 from redrive.engine.tries import BROKEN_OFF, Tries
 
 NOW = datetime(2031, 5, 4, 12, 0, tzinfo=UTC)
 ID = UUID(int=7)
 POLICY = PRESETS["integration"]
+TRACEPARENT = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 
 
 class Awaited:
@@ -126,3 +128,10 @@ async def test_a_bug_in_one_decision_gives_that_job_back_and_leaves_the_others_a
     assert "ZeroDivisionError" in given_back[2].why
     assert given_back[2].delay_s > 0
     assert [line["event"] for line in lines] == ["decision_failed"]
+
+
+def test_a_try_at_what_is_no_url_is_a_span_all_the_same() -> None:
+    """So much may be redacted of one that nothing is left."""
+    for url in ("http://[redacted]", "http://[::1", "https://example.com:99999999/"):
+        told = Told(job(1), TRACEPARENT, 0, Success(200), Exchange(url), 1, 2)
+        assert told().attributes["url.full"] == url

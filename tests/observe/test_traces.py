@@ -56,6 +56,17 @@ async def test_what_waits_at_the_end_is_sent_and_more_than_is_kept_is_counted() 
         assert [line["event"] for line in said] == ["spans_lost", "spans_lost_in_all"]
 
 
+async def test_one_that_cannot_be_made_costs_no_other() -> None:
+    async with open_collector() as collector:
+        with capture_logs() as said:
+            async with sent_to(collector.url):
+                for made in (span(1), lambda: 1 // 0, span(2)):
+                    traces.note(made)
+        assert sorted(int(collected.span_id, 16) for collected in collector.spans()) == [1, 2]
+        assert traces.dropped() == 1
+        assert said[0]["why"].startswith("ZeroDivisionError")
+
+
 async def test_a_collector_that_hangs_or_is_gone_keeps_nobody_waiting() -> None:
     async with open_collector() as collector:
         collector.receiver.usual = HANG

@@ -1,15 +1,20 @@
 """What `redrive doctor` sees in a database: each trouble that is planted, and none where there is none."""
 
 import asyncio
+import shlex
 from collections.abc import AsyncIterator, Sequence
 from datetime import UTC, datetime, timedelta
 from importlib import resources
+from urllib.parse import urlsplit
 
 import asyncpg
 import pytest
 import pytest_asyncio
 
-from redrive.core.findings import Examined, Finding, Severity
+from conftest import database_of
+from redrive.core.findings import MAX_FINDINGS, Diagnosis, Examined, Finding, Seen, Severity, examined, problem, warning
+from redrive.doctor.diagnose import diagnose
+from redrive.settings import load_settings
 from redrive.store.embedded import EmbeddedPostgres
 from redrive.store.examinations.advice import role_findings
 from redrive.store.examinations.looking import Examination, Limits, Looking, examine
@@ -121,6 +126,12 @@ async def test_whatever_was_changed_in_the_schema_is_found_and_what_it_says_to_d
     assert findings(await made(database_url, CATALOGUED)) == []
 
 
+def test_what_is_not_told_is_counted_for_what_it_is() -> None:
+    found = [warning("w", "", "")] * 2 + [problem("p", "", "")] * (MAX_FINDINGS + 3)
+    diagnosis = Diagnosis(datetime.now(UTC), (examined("a", "A", Seen("", found), 0.0),))
+    assert (diagnosis.count(Severity.PROBLEM), diagnosis.count(Severity.WARNING)) == (MAX_FINDINGS + 3, 2)
+
+
 async def test_a_function_that_was_replaced_and_a_table_that_is_gone_are_told_with_the_migration_that_made_them(
     owner: Connection, database_url: str
 ) -> None:
@@ -143,6 +154,11 @@ async def test_a_schema_of_another_redrive_is_told(owner: Connection, database_u
     assert [finding.fix.split(",")[0] for finding in found] == ["redrive migrate", "Install the release that made it"]
     await owner.execute("INSERT INTO redrive.schema_migration VALUES (990, 'of_the_future', '')")
     assert "A newer Redrive" in findings(await made(database_url, [MIGRATIONS]))[0].why
+
+
+async def test_a_database_without_a_redrive_is_told_with_what_makes_one(postgres: EmbeddedPostgres) -> None:
+    [found] = findings(await made(database_of(postgres.url, "postgres"), [MIGRATIONS, *UPKEEP]))
+    assert (found.what, found.fix) == ("The database holds no Redrive.", "redrive migrate")
 
 
 async def test_a_role_that_may_more_than_it_should_is_told() -> None:
@@ -190,6 +206,35 @@ async def test_a_transaction_left_open_is_found_with_whoever_left_it(live: Engin
     assert findings(await made(live.url, UPKEEP, now=await in_two_hours(live))) == []
 
 
+async def test_of_sessions_that_postgresql_hides_age_and_number_are_told(
+    live: Engine, postgres: EmbeddedPostgres
+) -> None:
+    """From a login that may not see what others do."""
+    superuser = await asyncpg.connect(postgres.superuser_url)
+    await superuser.execute("CREATE ROLE a_stranger LOGIN PASSWORD 'a-password'")
+    parts = urlsplit(live.url)
+    strange_url = parts._replace(netloc=f"a_stranger:a-password@{parts.netloc.rpartition('@')[2]}").geturl()
+    forgetful = await asyncpg.connect(live.url)
+    try:
+        await forgetful.execute("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1")
+        examined = await made(strange_url, UPKEEP[1:2], transaction_xids=-1)
+        assert any(f"process {forgetful.get_server_pid()}" in finding.what for finding in findings(examined))
+        assert "sessions of other logins PostgreSQL hides" in examined["transactions"].saw
+        async with asyncio.timeout(10):  # those that have just ended are seen for a moment
+            while await _connections(strange_url) != await _connections(live.url):
+                continue
+    finally:
+        await forgetful.close()
+        await superuser.execute("DROP ROLE a_stranger")
+        await superuser.close()
+
+
+async def _connections(url: str) -> int:
+    """As many as are taken by what it says."""
+    saw = (await made(url, ALL[:1]))["connection"].saw
+    return int(saw.split("; ")[1].split(" of ")[0])
+
+
 async def test_a_replication_slot_that_nobody_reads_is_found(live: Engine, postgres: EmbeddedPostgres) -> None:
     superuser = await asyncpg.connect(postgres.superuser_url)
     await superuser.execute("SELECT pg_create_physical_replication_slot('a_copy_that_is_gone')")
@@ -218,11 +263,17 @@ async def test_who_waits_for_a_lock_is_found_with_who_has_it(live: Engine) -> No
 
 
 async def test_an_examination_that_cannot_be_made_is_told_and_hides_no_other(
-    owner: Connection, database_url: str
+    owner: Connection, database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("redrive.store.examinations.looking.LOCK_TIMEOUT_S", 0.02)
     async with owner.transaction():
         await owner.execute("LOCK TABLE redrive.schema_migration IN ACCESS EXCLUSIVE MODE")
         examined = await made(database_url, [MIGRATIONS, *CATALOGUED])
+        diagnosis = await diagnose(load_settings(database_url=database_url), database_url)
+    assert {one.saw for one in diagnosis.examinations if not one.made} == {
+        "Somebody has locked what was to be looked at.",
+        "What was applied to the database could not be seen.",
+    }
     assert [(one.name, one.made) for one in examined.values()] == [
         ("migrations", False),
         ("objects", True),
@@ -249,10 +300,12 @@ async def test_autovacuum_that_is_off_and_rows_that_nobody_removed_are_found(
 
 
 async def test_a_server_that_is_nearly_full_is_told(empty_url: str) -> None:
-    looking = Looking(empty_url, Limits(connections_used=0.0, connections_gone=1.1))
+    """Of connections, or of notifications that somebody does not read."""
+    looking = Looking(empty_url, Limits(connections_used=0.0, connections_gone=1.1, notifications_used=0.0))
     seen = await look_at_connection(looking, pooler=False)
     await looking.close()
-    assert [finding.severity for finding in seen.findings] == [Severity.WARNING]
+    assert [finding.severity for finding in seen.findings] == [Severity.WARNING] * 2
+    assert "queue of notifications is 0 % full" in seen.findings[1].what
 
 
 async def test_work_that_nobody_does_is_found_by_queue_and_with_what_to_start(live: Engine) -> None:
@@ -276,7 +329,7 @@ async def test_work_that_nobody_does_is_found_by_queue_and_with_what_to_start(li
 
 
 async def test_what_is_held_open_or_dead_is_found_with_the_command_for_it(live: Engine) -> None:
-    quiet = await live.endpoint("quiet")
+    quiet = await live.endpoint("it's; quiet")
     broken = await live.endpoint("broken", event_types=("never",))
     await live.accept_many(3)
     for job in await live.claim(2):
@@ -294,8 +347,10 @@ async def test_what_is_held_open_or_dead_is_found_with_the_command_for_it(live: 
             await made(live.url, QUEUE[2:], now=await in_two_hours(live), open_letters=1, unrolled_s=9999)
         )
     ]
-    assert "When it can receive again: redrive endpoints enable 'quiet'" in fixes
-    assert "See what it answers: redrive endpoints show 'broken'" in fixes
+    # Names are anybody's: pasted into a shell, each stays one word.
+    [enable] = [fix.partition(": ")[2] for fix in fixes if fix.startswith("When it can receive again: ")]
+    assert shlex.split(enable) == ["redrive", "endpoints", "enable", "it's; quiet"]
+    assert "See what it answers: redrive endpoints show broken" in fixes
     assert any(fix.startswith("redrive dead list --fingerprint ") for fix in fixes)
     assert "Workers tell them: start one (`redrive worker`)." in fixes  # of the dead letters
     assert len(fixes) == 4

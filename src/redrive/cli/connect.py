@@ -11,7 +11,6 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
-from urllib.parse import parse_qs, urlsplit
 from uuid import UUID
 
 import asyncpg
@@ -21,7 +20,7 @@ from redrive.cli.output import note
 from redrive.cli.runner import Refused, Unreachable
 from redrive.settings import Settings, load_settings
 from redrive.store.audit import Act
-from redrive.store.db import Database, Session, connect
+from redrive.store.db import Database, Session, connect, shown
 from redrive.store.embedded import EmbeddedPostgres, running_url
 from redrive.store.migrate import load_migrations, schema_version
 from redrive.store.orgs import find_org, prove_seal
@@ -174,14 +173,6 @@ def _require(version: int, url: str) -> None:
             f"The database {shown(url)} is at schema {version}, this Redrive needs {known}. Bring it up to date with "
             "`redrive migrate`."
         )
-
-
-def shown(url: str) -> str:
-    """Which database a URL means, without user and password."""
-    parts = urlsplit(url)
-    asked = parse_qs(parts.query)
-    host = parts.hostname or asked.get("host", ["localhost"])[0]
-    return f"{parts.path.lstrip('/') or 'postgres'} at {host}" + (f":{parts.port}" if parts.port else "")
 
 
 async def proven_sealer(settings: Settings, engine: Database) -> Sealer:

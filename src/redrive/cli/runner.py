@@ -30,6 +30,16 @@ INTERRUPTED = 130  # 128 + SIGINT, as shells have it
 
 Work = Coroutine[Any, Any, bool]
 
+# A database that is away for a while: whatever looks on looks for it again.
+LOST = (
+    OSError,
+    asyncpg.PostgresConnectionError,
+    asyncpg.OperatorInterventionError,
+    asyncpg.InsufficientResourcesError,
+    asyncpg.InterfaceError,
+    asyncpg.InternalClientError,
+)
+
 
 class CliError(Exception):
     """A command that cannot be carried out. The message says what happened, why, and what to do."""

@@ -17,7 +17,7 @@ import structlog
 import typer
 import uvloop
 
-from redrive.cli.connect import answered_version, shown
+from redrive.cli.connect import answered_version
 from redrive.cli.listener import Lender, address_of, bind, borrow
 from redrive.cli.login_link import sign_in_url_at
 from redrive.cli.options import AsJson, Place, command
@@ -28,6 +28,7 @@ from redrive.observe import traces
 from redrive.observe.logs import set_up_logs
 from redrive.observe.metrics_server import CHILDREN_VARIABLE, NAME_VARIABLE, SOCKET_VARIABLE
 from redrive.settings import Settings, load_settings
+from redrive.store.db import shown
 from redrive.store.embedded import AlreadyRunning, EmbeddedPostgres
 from redrive.version import __version__
 

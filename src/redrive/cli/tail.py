@@ -13,7 +13,7 @@ from rich.text import Text
 from redrive.cli.connect import reach, settings_of
 from redrive.cli.options import AsJson, Place, command
 from redrive.cli.output import cell, emit, note
-from redrive.cli.runner import Refused, WrongUsage, run
+from redrive.cli.runner import LOST, Refused, WrongUsage, run
 from redrive.core.watching import WORDS, Wish
 from redrive.settings import Settings
 from redrive.store.db import Database
@@ -21,7 +21,10 @@ from redrive.store.orgs import find_org
 from redrive.store.tail import Line, Tail, endpoints_called, open_tail
 
 ANSWER_WITHIN_S = 3.0
-LOOK_S = 0.5
+LOOK_S = 0.1
+OTHERS_WITHIN_S = 0.5
+AGAIN_S = 1.0
+MAX_FILTER_CHARS = 200
 STYLES = {
     "accepted": "cyan",
     "delivered": "green",
@@ -59,6 +62,7 @@ def tail(
 
     async def work() -> bool:
         words = _words(status)
+        _refuse_long({"--event-type": event_type, "--correlation": correlation, "--endpoint": endpoint})
         settings = settings_of(place)
         async with reach(settings) as url:
             direct = _direct(settings, url)
@@ -74,8 +78,7 @@ def tail(
                 endpoint_ids=None if ids is None else tuple(map(str, ids)),
                 words=words,
             )
-            async with open_tail(direct, wish) as watching:
-                await _follow(watching, as_json=as_json, names_org=org is None)
+            await _keep_following(direct, wish, as_json=as_json, names_org=org is None)
         return True
 
     run(work)
@@ -87,6 +90,13 @@ def _words(status: list[str] | None) -> tuple[str, ...] | None:
     if unknown := [word for word in status if word not in WORDS]:
         raise WrongUsage(f'There is no status "{unknown[0]}". There are: {", ".join(WORDS)}.')
     return tuple(meant for word in status for meant in MEANT.get(word, (word,)))
+
+
+def _refuse_long(filters: Mapping[str, str | None]) -> None:
+    """A filter is sent to all processes, in a notification, which is short."""
+    for name, given in filters.items():
+        if given is not None and (len(given) > MAX_FILTER_CHARS or not given.isprintable()):
+            raise WrongUsage(f"{name} takes at most {MAX_FILTER_CHARS} characters, all of them printable.")
 
 
 def _direct(settings: Settings, url: str) -> str:
@@ -119,11 +129,33 @@ class _Console(Console):
         raise BrokenPipeError
 
 
+async def _keep_following(direct: str, wish: Wish, *, as_json: bool, names_org: bool) -> None:
+    """For ever. A database that was there is looked for again: who watches it restart wants to see what follows."""
+    is_lost = was_there = False
+    while True:
+        try:
+            async with open_tail(direct, wish) as watching:
+                if is_lost:
+                    note("The database is there again. What happened meanwhile was not seen.")
+                is_lost, was_there = False, True
+                await _follow(watching, as_json=as_json, names_org=names_org)
+        except BrokenPipeError:  # whoever read our output
+            raise
+        except LOST as lost:
+            if not was_there:
+                raise
+            if not is_lost:
+                note(f"The connection to the database was lost: {cell(lost)} It is looked for again.")
+            is_lost = True
+        await asyncio.sleep(AGAIN_S)
+
+
 async def _follow(watching: Tail, *, as_json: bool, names_org: bool) -> None:
     console = _Console(highlight=False, soft_wrap=True)
     greeting = asyncio.create_task(_greet(watching))
     try:
         async for line in watching.lines():
+            await _room()
             if as_json:
                 emit(line)
             elif "missed" in line:
@@ -135,25 +167,40 @@ async def _follow(watching: Tail, *, as_json: bool, names_org: bool) -> None:
         greeting.cancel()
 
 
+async def _room() -> None:
+    """Wait until whoever reads takes more. Writing would wait too, but hear nothing meanwhile: lines must be counted,
+    and a server that cannot hand over its notifications keeps those of everybody.
+    """
+    loop, handle, is_free = asyncio.get_running_loop(), sys.stdout.fileno(), asyncio.Event()
+    try:
+        loop.add_writer(handle, is_free.set)
+    except PermissionError:  # a file takes everything
+        return
+    try:
+        await is_free.wait()
+    finally:
+        loop.remove_writer(handle)
+
+
 async def _greet(watching: Tail) -> None:
     """Say who is watched: where nobody is, silence would be taken for peace."""
     for _ in range(round(ANSWER_WITHIN_S / LOOK_S)):
         await asyncio.sleep(LOOK_S)
         if watching.processes:
-            await asyncio.sleep(LOOK_S)  # for the others
+            await asyncio.sleep(OTHERS_WITHIN_S)
             break
     if watching.processes:
-        note(f"Watching {len(watching.processes)} processes: {', '.join(sorted(watching.processes))}.")
+        note(f"Watching {len(watching.processes)} processes: {', '.join(map(cell, sorted(watching.processes)))}.")
     else:
         note(
             "No worker and no API answers: only what people do is seen. Where some run, they may reach the database"
             " through a "
-            "pooler without REDRIVE_DATABASE_DIRECT_URL, or be of an older version."
+            "pooler without REDRIVE_DATABASE_DIRECT_URL, be of an older version, or be watched by too many already."
         )
 
 
 def _shown(line: Line, *, names_org: bool) -> Text:
-    word = str(line["what"])
+    word = cell(line["what"])
     text = Text.assemble((_clock(line.get("at")), "dim"), " ", (f"{word:<10}", STYLES.get(word, "bold")))
     if names_org and line.get("org"):
         text.append(f" {cell(line['org'])}", style="dim")
@@ -200,4 +247,4 @@ def _in(delay_ms: object) -> str:
 
 def _clock(at: object) -> str:
     """The time of day: whoever watches knows the date."""
-    return str(at)[11:19]
+    return cell(at)[11:19]

@@ -15,8 +15,8 @@ from redrive.cli import top_view
 from redrive.cli.connect import open_installation
 from redrive.cli.keyboard import keys
 from redrive.cli.options import AsJson, Place, command
-from redrive.cli.output import emit, say
-from redrive.cli.runner import Refused, run
+from redrive.cli.output import cell, emit, say
+from redrive.cli.runner import LOST, Refused, run
 from redrive.store.clock import DatabaseClock
 from redrive.store.db import Database
 from redrive.store.overview import Overview, orgs, overview
@@ -88,13 +88,14 @@ class _Screen:
         self._is_paused = False
         self._is_turned = False
         self._seen: Overview | None = None
+        self._trouble: str | None = None
 
     async def run(self) -> None:
         console = Console(highlight=False)
         actions = {"q": self._quit, "p": self._pause, "o": self._turn}
         with keys(actions), Live(console=console, screen=True, auto_refresh=False, vertical_overflow="crop") as live:
             while not self._is_over:
-                await self._look()
+                await self._try_to_look()
                 live.update(self._drawn(console), refresh=True)
                 self._stirred.clear()
                 try:
@@ -102,6 +103,16 @@ class _Screen:
                         await self._stirred.wait()
                 except TimeoutError:
                     continue
+
+    async def _try_to_look(self) -> None:
+        """A database that is away is looked for again, under what was seen last."""
+        try:
+            await self._look()
+            self._trouble = None
+        except LOST as lost:
+            if self._seen is None:
+                raise
+            self._trouble = cell(lost)
 
     async def _look(self) -> None:
         if self._is_turned:
@@ -117,6 +128,8 @@ class _Screen:
         assert self._seen is not None
         size = console.size
         keys_line = Text("q quit  p pause  o org" + ("   PAUSED" if self._is_paused else ""), style="dim")
+        if self._trouble is not None:
+            keys_line = Text(f"The database does not answer, this is old: {self._trouble}", style="bold red")
         drawn = top_view.lines(self._seen, width=size.width, height=max(1, size.height - 1))
         return Text("\n", no_wrap=True, overflow="ellipsis", end="").join([*drawn, keys_line])
 

@@ -42,7 +42,8 @@ class Examined:
     title: str
     saw: str
     findings: tuple[Finding, ...] = ()
-    more: int = 0  # findings beyond those that are told
+    more: int = 0  # findings beyond those that are told,
+    more_problems: int = 0  # and how many of them are problems
     made: bool = True
     took_ms: float = 0.0
 
@@ -60,9 +61,11 @@ class Diagnosis:
     examinations: tuple[Examined, ...]
 
     def count(self, severity: Severity) -> int:
-        return sum(
-            finding.severity is severity for examined in self.examinations for finding in examined.findings
-        ) + sum(examined.more for examined in self.examinations if severity is Severity.WARNING)
+        told = sum(finding.severity is severity for examined in self.examinations for finding in examined.findings)
+        more_problems = sum(examined.more_problems for examined in self.examinations)
+        if severity is Severity.PROBLEM:
+            return told + more_problems
+        return told + sum(examined.more for examined in self.examinations) - more_problems
 
     @property
     def needs_somebody(self) -> bool:
@@ -80,8 +83,9 @@ def warning(what: str, why: str, fix: str) -> Finding:
 def examined(name: str, title: str, seen: Seen, took_s: float) -> Examined:
     """The gravest first, and not more than a person reads."""
     ordered = sorted(seen.findings, key=lambda finding: finding.severity is not Severity.PROBLEM)
-    told = tuple(ordered[:MAX_FINDINGS])
-    return Examined(name, title, seen.saw, told, len(ordered) - len(told), took_ms=took_s * 1000)
+    told, more = tuple(ordered[:MAX_FINDINGS]), ordered[MAX_FINDINGS:]
+    problems = sum(finding.severity is Severity.PROBLEM for finding in more)
+    return Examined(name, title, seen.saw, told, len(more), problems, took_ms=took_s * 1000)
 
 
 def not_made(name: str, title: str, why: str, took_s: float = 0.0, *, is_problem: bool = True) -> Examined:

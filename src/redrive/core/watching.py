@@ -7,12 +7,13 @@ what it reads itself. Both sides must agree: a wish travels as JSON.
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from fnmatch import fnmatchcase
+from hashlib import blake2b
 
 from redrive.core.decide import Reason
 
 WATCH_CHANNEL = "redrive_watch"  # who watches says so here, every few seconds
 WATCHED_FOR_S = 15.0  # and is forgotten when nothing was heard for so long
-TAIL_PREFIX = "redrive_tail_"  # what is seen goes to a channel of each watcher's own
+TAIL_PREFIX = "redrive_tail_"
 MAX_NOTIFY_BYTES = 7_900  # PostgreSQL takes less than 8 000
 
 Facts = Mapping[str, object]
@@ -42,6 +43,13 @@ _ACTS = {
     "dead_letter.reopen": "reopened",
     "dead_letter.delete": "deleted",
 }
+
+
+def channel_of(watcher: str, secret: bytes) -> str:
+    """The channel of each watcher's own that what is seen goes to. PostgreSQL lets every login listen to any channel:
+    only who knows the installation's secret, which the engine alone may read, finds this one.
+    """
+    return TAIL_PREFIX + blake2b(watcher.encode(), key=blake2b(secret).digest(), digest_size=16).hexdigest()
 
 
 def word_of(event: str, facts: Facts) -> str | None:

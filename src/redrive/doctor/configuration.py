@@ -5,7 +5,8 @@ from importlib.util import find_spec
 from ipaddress import ip_address, ip_network
 
 from redrive.core.findings import Finding, Seen, problem, warning
-from redrive.settings import Network, Settings
+from redrive.setting_types import Network
+from redrive.settings import Settings
 
 METADATA = ip_address("169.254.169.254")  # where clouds tell a machine its credentials
 WIDE_BITS = {4: 8, 6: 16}  # a network with fewer is most of the internet

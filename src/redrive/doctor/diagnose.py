@@ -8,14 +8,13 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime
 
-import asyncpg
-
 from redrive.core.findings import Diagnosis, Examined, Seen, examined, not_made, problem, warning
 from redrive.doctor.configuration import look_at_settings
 from redrive.doctor.mail import MAIL, look_at_mail
 from redrive.doctor.surroundings import SEAL_FILE, look_at_api, look_at_broker, look_at_folder
 from redrive.settings import Settings
 from redrive.store.clock import DatabaseClock
+from redrive.store.db import shown
 from redrive.store.examinations.looking import Examination, Limits, Looking, examine
 from redrive.store.examinations.queue import QUEUE
 from redrive.store.examinations.schema import CATALOGUED, MIGRATIONS
@@ -52,9 +51,8 @@ async def diagnose(
 
 def unreadable(why: str) -> Diagnosis:
     """Where the settings cannot be read, nobody knows what to examine."""
-    seen = Seen(
-        "The settings cannot be read.", [problem(why, "No process of Redrive starts with them.", "Correct them.")]
-    )
+    found = [problem(line, "No process of Redrive starts with it.", "Correct it.") for line in why.splitlines()]
+    seen = Seen("The settings cannot be read.", found)
     return Diagnosis(datetime.now(UTC), (examined(*SETTINGS, seen, 0.0),))
 
 
@@ -77,7 +75,7 @@ async def _made(name: str, title: str, look: Callable[[], Awaitable[Seen]]) -> E
     began = time.monotonic()
     try:
         seen = await look()
-    except (OSError, ValueError, asyncpg.PostgresError) as error:
+    except Exception as error:  # noqa: BLE001 - whatever it is, the others are made
         return not_made(name, title, f"{type(error).__name__}: {error}.", time.monotonic() - began)
     return examined(name, title, seen, time.monotonic() - began)
 
@@ -85,21 +83,31 @@ async def _made(name: str, title: str, look: Callable[[], Awaitable[Seen]]) -> E
 async def _database(settings: Settings, url: str, limits: Limits, clock: Clock) -> list[Examined]:
     looking = Looking(url, limits)
     try:
-        server = server_examinations(clock, pooler=settings.pooler != "none")
+        direct_url = settings.database_direct_url if settings.database_url is not None else None
+        server = server_examinations(clock, pooler=settings.pooler != "none", direct_url=direct_url)
         made = await examine(looking, server[:1])
         if not made[0].made:
-            made = [unreachable(made[0].saw)]
+            made = [unreachable(f"The database {_shown(url)} cannot be reached: {made[0].saw}")]
             return made + _left_out(
                 [*server[1:], MIGRATIONS, *CATALOGUED, *UPKEEP, *QUEUE], "The database does not answer."
             )
         made += await examine(looking, [*server[1:], MIGRATIONS])
         if not made[-1].is_fine:
-            left = _left_out([*CATALOGUED, *QUEUE], "The schema is not the one that this Redrive knows.")
+            is_other = "The schema is not the one that this Redrive knows."
+            why = is_other if made[-1].made else "What was applied to the database could not be seen."
+            left = _left_out([*CATALOGUED, *QUEUE], why)
             return made + await examine(looking, UPKEEP) + left
         made += await examine(looking, [*CATALOGUED, *UPKEEP, *QUEUE])
         return made + await examine(looking, [_keys(settings)])
     finally:
         await looking.close()
+
+
+def _shown(url: str) -> str:
+    try:
+        return shown(url)
+    except ValueError:
+        return "of the settings"
 
 
 def _left_out(examinations: Sequence[Examination], why: str) -> list[Examined]:

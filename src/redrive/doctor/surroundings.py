@@ -132,8 +132,8 @@ async def look_at_broker(settings: Settings) -> Seen:
 def api_address(settings: Settings) -> str:
     if settings.public_url is not None:
         return settings.public_url
-    host = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(settings.host, settings.host)
-    return f"http://{host}:{settings.port}"
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(settings.host, settings.host)
+    return f"http://[{host}]:{settings.port}" if ":" in host else f"http://{host}:{settings.port}"
 
 
 async def look_at_api(settings: Settings, skew_s: float) -> Seen:

@@ -91,7 +91,10 @@ def _sent(job: Job, exchange: Exchange) -> Attributes:
     told: Attributes = {}
     if exchange.url is not None:
         told["url.full"] = exchange.url
-        where = urlsplit(exchange.url)
+        try:
+            where = urlsplit(exchange.url)
+        except ValueError:  # no URL at all, or so redacted that it is none
+            where = urlsplit("")
         if where.hostname:
             told["server.address"] = where.hostname
             port = _port(where.netloc, where.scheme)

@@ -24,7 +24,9 @@ _LEFT_OUT = frozenset({"event", "level", "@timestamp", "service"})
 _ID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}|[0-9a-f]{32}")
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT(\d\d:\d\d:\d\d)(\.\d{1,3})?\d*(Z|\+00:00)?")
 _PLAIN = re.compile(r"[^\s\"=]+")
-_BREAKS = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+# What would move the cursor, break the line or turn its direction. A stack has lines of its own.
+_BREAKS = re.compile(r"[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+_BREAKS_IN_LINES = re.compile(rf"(?![\n\t]){_BREAKS.pattern}")
 
 
 class Console:
@@ -37,7 +39,7 @@ class Console:
         level = str(facts.get("level", method))
         at, day = _time_of(str(facts.get("@timestamp", "")))
         name = _BREAKS.sub(" ", str(facts.get("event", "")))
-        stack = [str(facts.pop(key)) for key in ("exception", "stack") if facts.get(key)]
+        stack = [_BREAKS_IN_LINES.sub(" ", str(facts.pop(key))) for key in ("exception", "stack") if facts.get(key)]
         parts = [
             self._in(_DIM, at.ljust(12)),
             self._in(_COLOURS.get(level, 0), _LEVELS.get(level, level).ljust(5)),

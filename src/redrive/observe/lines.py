@@ -8,31 +8,35 @@ import logging
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from functools import lru_cache
-from typing import IO, Literal
+from typing import Literal, Protocol
 
-import msgspec
 import structlog
 
 from redrive.observe import watch
+from redrive.observe.json_lines import encoded_lines
 from redrive.observe.process_metrics import LOG_LINES
 
 log = structlog.get_logger("redrive.lines")
 
-_encoder = msgspec.json.Encoder()
+
+class File(Protocol):
+    """What lines are written to. It raises nothing."""
+
+    def write(self, data: bytes, /) -> int: ...
 
 
 class _Sink:
     """Where lines go as JSON, and what each of them says besides its own facts."""
 
     def __init__(self) -> None:
-        self.file: IO[bytes] | None = None
+        self.file: File | None = None
         self.service = ""
 
 
 _sink = _Sink()
 
 
-def write_to(file: IO[bytes] | None, service: str) -> None:
+def write_to(file: File | None, service: str) -> None:
     """None: one by one, through the ordinary log."""
     _sink.file, _sink.service = file, service
 
@@ -80,5 +84,4 @@ def say_all(event: str, lines: Iterable[dict[str, object]], level: Level = "info
     shared = {"event": event, "service": _sink.service, "level": level, "@timestamp": now}
     told = [line | shared for line in lines]
     LOG_LINES.add((level,), len(told))
-    _sink.file.write(_encoder.encode_lines(told))
-    _sink.file.flush()
+    _sink.file.write(encoded_lines(told))

@@ -1,19 +1,20 @@
 """Log lines: events with facts, as JSON or for a terminal. Set up once per process by the command line."""
 
-import json
 import logging
 import os
 import sys
+from datetime import UTC, datetime
 from typing import Any, Literal
 
-import msgspec
 import structlog
 
 from redrive.observe import lines
 from redrive.observe.console import Console
+from redrive.observe.json_lines import encoded
 from redrive.observe.process_metrics import LEVELS, LOG_LINES
+from redrive.observe.standard_error import AsText, StandardError
 
-_encoder = msgspec.json.Encoder(enc_hook=repr)
+MAX_TEXT_CHARS = 16_000  # of one fact
 
 
 def set_up_logs(log_format: Literal["json", "console"], level: str, *, service: str) -> None:
@@ -25,22 +26,33 @@ def set_up_logs(log_format: Literal["json", "console"], level: str, *, service: 
         _count,
         structlog.processors.TimeStamper(fmt="iso", utc=True, key="@timestamp"),
         structlog.processors.format_exc_info,
+        _bound,
     ]
     renderer: structlog.typing.Processor = (
         structlog.processors.JSONRenderer() if log_format == "json" else Console(colours=_wants_colours())
     )
-    as_bytes = structlog.processors.JSONRenderer(serializer=_line)
+    as_bytes = structlog.processors.JSONRenderer(serializer=encoded)
+
+    def lost_line(n: int) -> bytes:
+        """Made here: whoever writes cannot log."""
+        at = datetime.now(UTC).isoformat().replace("+00:00", "Z")
+        facts = {"event": "log_lines_lost", "lines": n, "level": "warning", "service": service, "@timestamp": at}
+        line = encoded(facts) if log_format == "json" else str(renderer(None, "warning", facts)).encode()
+        return line + b"\n"
+
+    binary = StandardError(sys.stderr.fileno(), lost_line)
+    text: Any = AsText(binary, sys.stderr.encoding)
     structlog.configure(
         processors=[*shared, as_bytes if log_format == "json" else renderer],
         wrapper_class=structlog.make_filtering_bound_logger(severity),
-        logger_factory=structlog.BytesLoggerFactory(file=sys.stderr.buffer)
+        logger_factory=structlog.BytesLoggerFactory(file=binary)  # type: ignore[arg-type]
         if log_format == "json"
-        else structlog.PrintLoggerFactory(file=sys.stderr),
+        else structlog.WriteLoggerFactory(file=text),
         cache_logger_on_first_use=True,
     )
-    lines.write_to(sys.stderr.buffer if log_format == "json" else None, service)
+    lines.write_to(binary if log_format == "json" else None, service)
     # What libraries say (asyncpg of a lost connection, asyncio of a stray task) comes in the same shape.
-    handler = logging.StreamHandler(sys.stderr)
+    handler = logging.StreamHandler(text)
     finish = structlog.stdlib.ProcessorFormatter.remove_processors_meta
     handler.setFormatter(structlog.stdlib.ProcessorFormatter(processors=[finish, renderer], foreign_pre_chain=shared))
     logging.basicConfig(handlers=[handler], level=max(severity, logging.WARNING), force=True)
@@ -52,14 +64,14 @@ def _count(_logger: Any, _method: str, facts: structlog.typing.EventDict) -> str
     return facts
 
 
+def _bound(_logger: Any, _method: str, facts: structlog.typing.EventDict) -> structlog.typing.EventDict:
+    """Messages of libraries, and the tracebacks of whatever they met, are as long as they like."""
+    for name, value in facts.items():
+        if isinstance(value, str) and len(value) > MAX_TEXT_CHARS:
+            facts[name] = f"{value[: MAX_TEXT_CHARS // 2]} … {value[-MAX_TEXT_CHARS // 2 :]}"
+    return facts
+
+
 def _wants_colours() -> bool:
     """On a terminal, unless somebody asked for none (https://no-color.org)."""
     return sys.stderr.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
-
-
-def _line(facts: Any, **_: object) -> bytes:
-    """A line as JSON in UTF-8: half the cost of the standard library's, which takes what is no Unicode."""
-    try:
-        return _encoder.encode(facts)
-    except UnicodeEncodeError:
-        return json.dumps(facts, default=repr).encode("ascii")

@@ -112,9 +112,16 @@ class Sending:
 
     def _send(self, noted: Sequence[Any]) -> None:
         why = "the collector did not take them"
-        self._under_way = len(noted)
+        spans = []
+        for one in noted:
+            try:
+                spans.append(self._made(one))
+            except Exception as error:  # noqa: BLE001 - of a bug in one, the others tell nothing
+                traces.lose(1, f"{type(error).__name__} when it was made")
+        if not spans:
+            return
+        self._under_way = len(spans)
         try:
-            spans = [self._made(one) for one in noted]
             result = self._exporter.export(spans)
         except Exception as error:  # noqa: BLE001 - whatever it is, the thread goes on: nothing depends on a span
             result, why = SpanExportResult.FAILURE, type(error).__name__
@@ -125,7 +132,7 @@ class Sending:
             return
         self._is_down = True
         if not self._is_given_up:
-            traces.lose(len(noted), why)
+            traces.lose(len(spans), why)
 
     def _made(self, noted: Any) -> ReadableSpan:
         """Of what we noted; what a handler made itself is one already."""

@@ -19,6 +19,7 @@ import msgspec
 import structlog
 
 from redrive.core.watching import MAX_NOTIFY_BYTES, WATCHED_FOR_S, Facts, Wish, word_of
+from redrive.observe.json_lines import encoded
 
 MAX_WATCHERS = 16
 MAX_LINES_PER_S = 150  # of one process, for one watcher
@@ -58,11 +59,11 @@ class _Watcher:
             self._missed += 1
             return
         self._taken += 1
-        encoded = msgspec.json.encode(line, enc_hook=str)
-        if len(encoded) > MAX_NOTIFY_BYTES - _ROOM:
+        text = encoded(line)
+        if len(text) >= MAX_NOTIFY_BYTES - _ROOM:
             self._missed += 1
             return
-        self._lines.append(encoded)
+        self._lines.append(text)
 
     def batches(self, by: str) -> Iterator[str]:
         """What was gathered since, in pieces that fit; at first also where there is nothing, to say who is here."""
@@ -169,7 +170,7 @@ class Watched:
 
 
 def _line(word: str, event: str, facts: Facts) -> dict[str, object]:
-    line: dict[str, object] = {"at": datetime.now(UTC), "what": word, "event": event}
+    line: dict[str, object] = {"at": datetime.now(UTC).isoformat().replace("+00:00", "Z"), "what": word, "event": event}
     for name, value in facts.items():
         if value is not None:
             line[name] = value[:MAX_TEXT_CHARS] if isinstance(value, str) else value

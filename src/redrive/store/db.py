@@ -14,6 +14,7 @@ from contextlib import asynccontextmanager
 from functools import cache
 from importlib import resources
 from typing import Any, Literal, TypeAlias, TypeVar
+from urllib.parse import parse_qs, urlsplit
 from uuid import UUID
 
 import asyncpg
@@ -35,7 +36,7 @@ T = TypeVar("T")
 
 # The engine's statements work on rows handed in by array, whose number the planner can only guess. Look-ups by index
 # are right for all of them, at any size of table: nothing else is offered, and plans are made once.
-_ENGINE_PLANS = {
+ENGINE_PLANS = {
     "enable_seqscan": "off",
     "enable_bitmapscan": "off",
     "enable_hashjoin": "off",
@@ -86,6 +87,14 @@ async def connect(url: str, *, name: str = "redrive", command_timeout_s: float |
     )
 
 
+def shown(url: str) -> str:
+    """Which database a URL means, without user and password."""
+    parts = urlsplit(url)
+    asked = parse_qs(parts.query)
+    host = parts.hostname or asked.get("host", ["localhost"])[0]
+    return f"{parts.path.lstrip('/') or 'postgres'} at {host}" + (f":{parts.port}" if parts.port else "")
+
+
 async def leave_as_is(connection: Connection) -> None:
     """Nothing to reset: settings are local to their transaction. asyncpg's own reset is a round trip per release."""
 
@@ -114,7 +123,7 @@ class Database:
         url: str, *, role: DatabaseRole, size: int = 10, name: str = "redrive", pooler: Pooler = "none"
     ) -> "Database":
         """`pooler`: what stands between here and the server."""
-        terms = {"role": role, **(_APP_PLANS if role == "redrive_app" else _ENGINE_PLANS)}
+        terms = {"role": role, **(_APP_PLANS if role == "redrive_app" else ENGINE_PLANS)}
         options: dict[str, Any] = {"server_settings": {"application_name": name, "timezone": "UTC"}}
         if pooler == "none":
             options["server_settings"] |= terms

@@ -12,7 +12,7 @@ from collections.abc import Callable
 import asyncpg
 import structlog
 
-from redrive.core.watching import TAIL_PREFIX, WATCH_CHANNEL
+from redrive.core.watching import WATCH_CHANNEL, channel_of
 from redrive.observe.process_metrics import LISTENING
 from redrive.observe.watch import FLUSH_S, gallery
 from redrive.store.db import Connection, query
@@ -33,12 +33,12 @@ async def listen(url: str, wake: Callable[[str], None]) -> None:
     while True:
         try:
             await _listen_once(url, wake, link)
+            pause_s = RECONNECT_FIRST_S
+            log.warning("listen_ended")
         except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError) as error:
             log.warning("listen_lost", error=f"{type(error).__name__}: {error}", again_in_s=pause_s)
-            await asyncio.sleep(pause_s)
-            pause_s = min(pause_s * 2, RECONNECT_MOST_S)
-        else:
-            pause_s = RECONNECT_FIRST_S
+        await asyncio.sleep(pause_s)
+        pause_s = min(pause_s * 2, RECONNECT_MOST_S)
 
 
 class _Link:
@@ -66,14 +66,16 @@ async def _listen_once(url: str, wake: Callable[[str], None], link: _Link) -> No
         await connection.add_listener(WATCH_CHANNEL, watched)
         link.up = True
         wake("")  # what was missed while nobody listened
+        secret: bytes | None = None
         while not connection.is_closed():
             await _stirred(stirred, FLUSH_S if gallery.is_open else PROBE_EVERY_S)
+            secret = secret if gallery.is_open else None
             if gallery.is_open:
-                await _hand_over(connection)
+                secret = secret or await tail_secret(connection)
+                await _hand_over(connection, secret)
             elif not stirred.is_set() and not connection.is_closed():
                 await connection.execute("SELECT", timeout=5)
             stirred.clear()
-        log.warning("listen_ended")
     finally:
         link.up = False
         connection.terminate()
@@ -88,7 +90,14 @@ async def _stirred(stirred: asyncio.Event, within_s: float) -> None:
         return
 
 
-async def _hand_over(connection: Connection) -> None:
+async def tail_secret(connection: Connection) -> bytes:
+    async with connection.transaction(readonly=True):
+        await connection.execute("SET LOCAL ROLE redrive_engine")
+        secret: bytes = await connection.fetchval(query("tail_secret"), timeout=5)
+        return secret
+
+
+async def _hand_over(connection: Connection, secret: bytes) -> None:
     """To those who watch, what they are to see. A batch is a transaction: notifications go out with its commit."""
     for watcher, text in gallery.batches():
-        await connection.execute(query("notify"), TAIL_PREFIX + watcher, text, timeout=5)
+        await connection.execute(query("notify"), channel_of(watcher, secret), text, timeout=5)

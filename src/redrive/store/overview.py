@@ -18,8 +18,8 @@ MINUTES = 15
 MAX_WORKERS = 50
 MAX_ROWS = 10  # endpoints, groups, operations
 MAX_ORGS = 50
-MAX_STREAMS = 2_000  # looked at for what is due longest
-LEASE_STREAMS, LEASES_EACH = 100, 200
+MAX_STREAMS = 2_000  # looked at for what is due longest, and for what is in flight:
+MAX_LEASES_EACH, MAX_LEASES = 1_000, 20_000  # tasks of each, and of all of them
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,7 @@ async def overview(engine: Database, org: tuple[UUID, str] | None, clock: Clock)
         now = clock.now()
         pulses = await session.fetch("top_pulse", org_id, now, MINUTES)
         counted = {row["name"]: row["n"] for row in await session.fetch("top_counters", org_id)}
-        due = [row for row in await session.fetch("doctor_due", now, MAX_STREAMS) if name in (None, row["org"])]
+        due = await session.fetch("doctor_due", now, MAX_STREAMS, org_id)
         return Overview(
             pulses[0]["now"],
             name,
@@ -95,7 +95,8 @@ async def orgs(engine: Database) -> list[tuple[UUID, str]]:
 
 
 async def _workers(session: Session, clock: Clock) -> tuple[AtWork, ...]:
-    leases = {row["worker_id"]: row["n"] for row in await session.fetch("top_leases", LEASE_STREAMS, LEASES_EACH)}
+    found = await session.fetch("top_leases", MAX_STREAMS, MAX_LEASES_EACH, MAX_LEASES)
+    leases = {row["worker_id"]: row["n"] for row in found}
     seen = (await list_workers(session, clock))[:MAX_WORKERS]
     return tuple(AtWork(worker, leases.get(worker.id, 0)) for worker in seen)
 

@@ -6,16 +6,19 @@ read from the audit, which is where every process and every command writes it. U
 """
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID, uuid4
 
+import asyncpg
 import msgspec
 
-from redrive.core.watching import TAIL_PREFIX, WATCH_CHANNEL, Wish, word_of_act
+from redrive.core.watching import WATCH_CHANNEL, Wish, channel_of, word_of_act
 from redrive.store.db import Connection, Record, connect, query
+from redrive.store.listen import tail_secret
 
 CALL_EVERY_S = 4.0  # well below WATCHED_FOR_S: one that is lost does not matter
 ACTS_EVERY_S = 1.0
@@ -24,6 +27,7 @@ ACTS_OVERLAP = timedelta(seconds=5)  # what began earlier may be committed later
 MAX_ACTS = 2_000  # read at once
 MAX_QUEUED = 5_000  # lines that were not printed yet; more are counted
 COMMAND_TIMEOUT_S = 20.0
+LEAVE_WITHIN_S = 1.0
 
 Line = dict[str, Any]
 
@@ -44,20 +48,23 @@ class Tail:
 
     async def begin(self) -> None:
         self._connection.add_termination_listener(lambda _connection: self._lines.put_nowait(None))
-        await self._connection.add_listener(TAIL_PREFIX + self._id, lambda *given: self._hear(str(given[-1])))
+        channel = channel_of(self._id, await tail_secret(self._connection))
+        await self._connection.add_listener(channel, lambda *given: self._hear(str(given[-1])))
         self._since: datetime = await self._connection.fetchval("SELECT clock_timestamp()")
         await self._call()
 
     async def end(self) -> None:
         """Say that nobody watches any more; where that fails, the processes find out by themselves."""
-        async with self._turn:
-            if not self._connection.is_closed():
+        with contextlib.suppress(OSError, asyncpg.PostgresError, asyncpg.InterfaceError):
+            async with asyncio.timeout(LEAVE_WITHIN_S), self._turn:
                 call = msgspec.json.encode({"id": self._id, "leaves": True}).decode()
                 await self._connection.execute(query("notify"), WATCH_CHANNEL, call)
 
     async def lines(self) -> AsyncIterator[Line]:
         """Until the connection ends: ConnectionError. A line {"missed": n} stands for n that came too fast."""
         calling = [asyncio.create_task(self._keep_calling()), asyncio.create_task(self._keep_reading())]
+        for task in calling:  # one that fails is noticed although nothing is seen
+            task.add_done_callback(lambda _task: self._lines.put_nowait(None))
         try:
             while True:
                 batch = [await self._lines.get()]

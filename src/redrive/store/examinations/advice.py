@@ -10,6 +10,7 @@ from redrive.core.findings import Finding, problem, warning
 from redrive.store.db import Record
 from redrive.store.migrate import Migration, load_migrations
 
+_PLAIN_NAME = re.compile(r"[a-z_][a-z0-9_]*")
 _SPELLING = re.compile(r"[\s()]+")
 
 
@@ -27,13 +28,22 @@ class Made(NamedTuple):
 
     @property
     def own_name(self) -> str:
-        """Without that of its table."""
-        return self.name.partition(".")[2]
+        """Without that of its table, as SQL has it."""
+        return identifier(self.name.partition(".")[2])
 
     @property
     def gist(self) -> str:
         """Without what versions of PostgreSQL spell in ways of their own."""
         return _SPELLING.sub("", self.definition)
+
+
+def identifier(name: str) -> str:
+    """To be pasted into SQL: whoever made the thing chose the name."""
+    return name if _PLAIN_NAME.fullmatch(name) else '"' + name.replace('"', '""') + '"'
+
+
+def literal(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
 
 
 def object_finding(made: Made, found: Made | None) -> Finding:
@@ -172,7 +182,7 @@ def role_findings(row: Record) -> list[Finding]:
         problem(
             f"The role {name} is a member of {role}.",
             "It has the rights of that role on top of its own.",
-            f"REVOKE {role} FROM {name};",
+            f"REVOKE {identifier(role)} FROM {name};",
         )
         for role in beyond
     ]

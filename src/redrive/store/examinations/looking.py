@@ -11,16 +11,21 @@ from datetime import datetime
 import asyncpg
 
 from redrive.core.findings import Examined, Seen, examined, not_made
-from redrive.store.db import Connection, Record, connect, query
+from redrive.store.db import ENGINE_PLANS, Connection, Record, connect, query
 
 STATEMENT_TIMEOUT_S = 5.0
 EXAMINATION_TIMEOUT_S = 12.0  # for a connection that hangs: the server would have ended the statement
+LOCK_TIMEOUT_S = 1.0
 CLOSE_TIMEOUT_S = 2.0
 
-# Names are written in full, whatever the settings of the login; and no lock is waited for.
+# Names are written in full, whatever the settings of the login; and no lock is waited for long.
 _TERMS = (
-    f"SET LOCAL statement_timeout = '{STATEMENT_TIMEOUT_S:.0f}s'; SET LOCAL lock_timeout = '1s';"
+    "SET LOCAL statement_timeout = '{:.0f}s'; SET LOCAL lock_timeout = {:.0f};"
     " SET LOCAL search_path = ''; SET LOCAL jit = off"
+)
+# As the engine plans: no table is read whole, however little the server knows of it.
+_AS_ENGINE = "".join(
+    f"; SET LOCAL {name} = {value}" for name, value in {"role": "redrive_engine", **ENGINE_PLANS}.items()
 )
 
 
@@ -32,6 +37,8 @@ class Limits:
     round_trip_s: float = 0.05
     connections_used: float = 0.8
     connections_gone: float = 0.95
+    notifications_used: float = 0.1
+    notifications_gone: float = 0.5
     skew_s: float = 2.0
     grave_skew_s: float = 60.0
     transaction_s: float = 300.0
@@ -63,7 +70,12 @@ class Looking:
 
     async def open(self) -> Connection:
         if self._connection is None or self._connection.is_closed():
-            self._connection = await connect(self.url, name="redrive-doctor", command_timeout_s=STATEMENT_TIMEOUT_S + 1)
+            try:
+                self._connection = await connect(
+                    self.url, name="redrive-doctor", command_timeout_s=STATEMENT_TIMEOUT_S + 1
+                )
+            except ValueError:  # nothing of it is repeated: a password may be what made it unreadable
+                raise asyncpg.InterfaceError("the URL of the database cannot be read") from None
         return self._connection
 
     async def close(self) -> None:
@@ -85,7 +97,8 @@ class Looking:
         """The answer to sql/<name>.sql, in a transaction of its own; as the engine, which sees the rows of all orgs."""
         connection = await self.open()
         async with connection.transaction(readonly=True):
-            await connection.execute(_TERMS + ("; SET LOCAL ROLE redrive_engine" if as_engine else ""))
+            terms = _TERMS.format(STATEMENT_TIMEOUT_S, LOCK_TIMEOUT_S * 1000)
+            await connection.execute(terms + (_AS_ENGINE if as_engine else ""))
             rows: list[Record] = await connection.fetch(query(name), *args)
             return rows
 
@@ -122,7 +135,7 @@ async def _examined(looking: Looking, examination: Examination) -> Examined:
         why = "Somebody has locked what was to be looked at."
     except asyncpg.InsufficientPrivilegeError as error:
         why = f"The database user may not see it: {error}."
-    except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError) as error:
+    except Exception as error:  # noqa: BLE001 - also a bug of ours hides no other examination
         looking.drop()
         why = f"{type(error).__name__}: {error}."
     else:

@@ -1,6 +1,7 @@
 """Examinations of the work: whether it is done, by whom, and what lies."""
 
 from collections.abc import Sequence
+from shlex import quote
 
 from redrive.core.findings import Finding, Seen, problem, span, warning
 from redrive.store.clock import DatabaseClock
@@ -23,7 +24,7 @@ def _serves(queue: str) -> bool:
 async def look_at_workers(looking: Looking) -> Seen:
     now = looking.limits.now or DatabaseClock().now()
     rows = await looking.rows("list_workers", now, MAX_WORKERS_SHOWN, as_engine=True)
-    due = await looking.rows("doctor_due", now, MAX_STREAMS, as_engine=True)
+    due = await looking.rows("doctor_due", now, MAX_STREAMS, None, as_engine=True)
     live = [row for row in rows if row["silent_s"] < SILENT_AFTER_S]
     silent = [row for row in rows if row["silent_s"] >= SILENT_AFTER_S]
     served = {queue for row in live for queue in row["queues"]}
@@ -70,7 +71,7 @@ def _unserved_finding(queue: str, waiting: Sequence[Record]) -> Finding:
 
 async def look_at_due(looking: Looking) -> Seen:
     limits = looking.limits
-    rows = await looking.rows("doctor_due", limits.now, MAX_STREAMS, as_engine=True)
+    rows = await looking.rows("doctor_due", limits.now, MAX_STREAMS, None, as_engine=True)
     late = [row for row in rows if row["since_s"] >= limits.due_s and not _serves(row["queue"])]
     oldest = f"The oldest due task has waited {span(rows[0]['since_s'])}." if rows else "Nothing is due."
     found = []
@@ -106,17 +107,19 @@ def _hold_finding(row: Record) -> Finding:
     because = f" ({row['because'].rstrip('. ')})" if row["because"] else ""
     by = f" by {row['by']}" if row["by"] else ""
     since = f"{row['since']:%Y-%m-%d %H:%M}Z"
-    org = f" --org {row['org']}" if row["org"] not in (None, "default") else ""
+    org = f" --org {quote(row['org'])}" if row["org"] not in (None, "default") else ""
     if row["is_disabled"]:
         return warning(
             f"The endpoint {row['name']!r} of {row['org']!r} is disabled since {since}{because} and holds {many}.",
             "Nothing is sent to it, and nothing for it is lost.",
-            f"When it can receive again: redrive endpoints enable '{row['name']}'{org}",
+            f"When it can receive again: redrive endpoints enable {quote(row['name'])}{org}",
         )
     what = {"installation": "The installation", "org": f"The org {row['name']!r}"}.get(
         row["scope"], f"The endpoint {row['name']!r} of {row['org']!r}"
     )
-    resume = {"installation": " --installation", "endpoint": f" --endpoint '{row['name']}'"}.get(row["scope"], "")
+    resume = {"installation": " --installation", "endpoint": f" --endpoint {quote(row['name'] or '')}"}.get(
+        row["scope"], ""
+    )
     return warning(
         f"{what} is paused since {since}{by}{because} and holds {many}.",
         "Nothing of it is delivered until somebody resumes it; nothing is lost.",
@@ -133,8 +136,8 @@ async def look_at_endpoints(looking: Looking) -> Seen:
             f"The breaker of {row['name']!r} ({row['org']!r}) is {row['state']} since {span(row['since_s'])}"
             + (f": {row['reason']}" if row["reason"] else "."),
             "The endpoint fails: its tasks wait until a probe succeeds. After days of that it is disabled.",
-            f"See what it answers: redrive endpoints show '{row['name']}'"
-            + (f" --org {row['org']}" if row["org"] != "default" else ""),
+            f"See what it answers: redrive endpoints show {quote(row['name'])}"
+            + (f" --org {quote(row['org'])}" if row["org"] != "default" else ""),
         )
         for row in rows
         if row["since_s"] >= limits.breaker_s
@@ -142,14 +145,16 @@ async def look_at_endpoints(looking: Looking) -> Seen:
     failed, ended = sum(row["failed"] for row in tries), sum(row["failed"] + row["succeeded"] for row in tries)
     if failed >= limits.failed_tries and failed >= limits.failed_share * ended:
         worst = tries[0]
+        of = f" --endpoint {quote(worst['name'])}" if worst["name"] else ""
+        org = f" --org {quote(worst['org'])}" if worst["org"] != "default" else ""
         found.append(
             warning(
                 f"{failed} of {ended} tries of the last ten minutes failed, {worst['failed']} of them at"
                 f" {worst['name'] or 'handlers'!r}"
                 f" ({worst['org']!r}).",
                 "Workers are busy with what fails again and again: a storm of retries.",
-                "If the receiver is down for long: redrive pause --endpoint "
-                f"'{worst['name']}'; what is held goes on with redrive resume.",
+                f"If the receiver is down for long: redrive pause{of}{org}; what is held goes on with redrive"
+                f" resume{of}{org}.",
             )
         )
     return Seen(
@@ -163,7 +168,7 @@ async def look_at_letters(looking: Looking) -> Seen:
     for row in rows:
         if row["n"] <= looking.limits.open_letters:
             continue
-        org = f" --org {row['org']}" if row["org"] != "default" else ""
+        org = f" --org {quote(row['org'])}" if row["org"] != "default" else ""
         cause = f"; {row['alike']} of them have one cause" if row["alike"] else ""
         look = f"redrive dead list --fingerprint {row['fingerprint']}{org}, then " if row["fingerprint"] else ""
         found.append(
@@ -240,7 +245,7 @@ def _job_findings(row: Record) -> list[Finding]:
 
 def _operation_finding(row: Record) -> Finding:
     what = f"The operation {row['id']} ({row['action']}, org {row['org']!r}, {row['done']} of {row['total']} done)"
-    org = f" --org {row['org']}" if row["org"] != "default" else ""
+    org = f" --org {quote(row['org'])}" if row["org"] != "default" else ""
     if row["state"] == "paused" and row["note"]:
         return warning(
             f"{what} paused itself: {row['note']}",

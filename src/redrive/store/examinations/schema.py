@@ -8,6 +8,8 @@ from collections.abc import Iterable, Mapping
 from functools import cache
 from importlib import resources
 
+import asyncpg
+
 from redrive.core.findings import Finding, Seen, problem, warning
 from redrive.store.db import Record
 from redrive.store.examinations.advice import Made, beyond_finding, object_finding, role_findings, security_finding
@@ -54,7 +56,11 @@ def expected() -> Catalogue:
 
 async def look_at_migrations(looking: Looking) -> Seen:
     known = load_migrations()
-    applied = {row["version"]: row for row in await looking.rows("doctor_migrations")}
+    try:
+        applied = {row["version"]: row for row in await looking.rows("doctor_migrations")}
+    except asyncpg.UndefinedTableError:
+        saw = "The database holds no Redrive."
+        return Seen(saw, [problem(saw, "No process of Redrive starts on it.", "redrive migrate")])
     newest = max(applied, default=0)
     saw = f"The database is at schema {newest}, this Redrive knows {len(known)}."
     found: list[Finding] = []

@@ -3,9 +3,13 @@
 import statistics
 import time
 from collections.abc import Callable
+from contextlib import AsyncExitStack
 from datetime import UTC, datetime
 
+import asyncpg
+
 from redrive.core.findings import Finding, Seen, problem, span, warning
+from redrive.store.db import Record
 from redrive.store.examinations.looking import Examination, Looking
 
 OLDEST, NEWEST = 15, 18  # versions of PostgreSQL that Redrive is tried on
@@ -22,11 +26,13 @@ async def look_at_connection(looking: Looking, *, pooler: bool) -> Seen:
     """`pooler`: whether the settings say that one stands before the server."""
     limits = looking.limits
     row = await looking.row("doctor_server")
-    took_s, pids = [], set()
+    took_s: list[float] = []
+    pids: set[int] = set()
     for _ in range(PROBES):
         began = time.monotonic()
         pids.add((await looking.row("doctor_pid"))["pid"])
         took_s.append((time.monotonic() - began) / 4)  # begin, terms, question, commit
+    is_lent = len(pids) > 1 or await _is_shared(looking, pids)
     round_trip_s = statistics.median(took_s)
     major = row["version_num"] // 10_000
     share = row["used"] / max(1, row["most"])
@@ -87,7 +93,18 @@ async def look_at_connection(looking: Looking, *, pooler: bool) -> Seen:
                 "Make a login of its own: docs/operations.md, “A PostgreSQL of your own”.",
             )
         )
-    if len(pids) > 1 and not pooler:
+    if row["notifications"] >= limits.notifications_used:
+        tell = problem if row["notifications"] >= limits.notifications_gone else warning
+        found.append(
+            tell(
+                f"The server's queue of notifications is {row['notifications'] * 100:.0f} % full.",
+                "A session listens and does not read, or has a transaction open. When the queue is full, every commit"
+                " that notifies fails: nothing is accepted any more.",
+                "The server's log names the process (“NOTIFY queue is … full”): SELECT pg_terminate_backend(…); ends"
+                " it.",
+            )
+        )
+    if is_lent and not pooler:
         found.append(
             problem(
                 "A pooler lends server connections transaction by transaction, and the settings do not say so.",
@@ -97,6 +114,58 @@ async def look_at_connection(looking: Looking, *, pooler: bool) -> Seen:
             )
         )
     return Seen(saw, found)
+
+
+async def look_at_direct(looking: Looking, url: str) -> Seen:
+    """The way past the pooler."""
+    here = await looking.row("doctor_pid")
+    try:
+        one, other = await _asked(looking, url, url)
+    except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
+        what = f"REDRIVE_DATABASE_DIRECT_URL leads to no database: {type(error).__name__}: {error}."
+        return Seen(what, [problem(what, _WITHOUT_DIRECT, "See that its address, user and password are right.")])
+    found = []
+    if (one["name"], one["started_at"]) != (here["name"], here["started_at"]):
+        found.append(
+            problem(
+                "REDRIVE_DATABASE_DIRECT_URL and REDRIVE_DATABASE_URL lead to different databases.",
+                _WITHOUT_DIRECT,
+                "Let both name the same one, the first without the pooler.",
+            )
+        )
+    if one["pid"] == other["pid"]:
+        found.append(
+            problem(
+                "REDRIVE_DATABASE_DIRECT_URL leads through a pooler.",
+                _WITHOUT_DIRECT,
+                "Let it name the server itself.",
+            )
+        )
+    return Seen("REDRIVE_DATABASE_DIRECT_URL answers.", found)
+
+
+_WITHOUT_DIRECT = (
+    "Workers are not woken, and find new work by looking every half second; `redrive tail` sees nothing; migrations"
+    " do not run."
+)
+
+
+async def _is_shared(looking: Looking, pids: set[int]) -> bool:
+    """Whether another connection meets the same server process: a pooler lends it, to both of them."""
+    try:
+        [beside] = await _asked(looking, looking.url)
+    except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError):  # none may be left
+        return False
+    return beside["pid"] in pids
+
+
+async def _asked(looking: Looking, *urls: str) -> list[Record]:
+    """Who answers there, on connections of their own that are open at the same time."""
+    async with AsyncExitStack() as stack:
+        others = [Looking(url, looking.limits) for url in urls]
+        for other in others:
+            stack.push_async_callback(other.close)
+        return [await other.row("doctor_pid") for other in others]
 
 
 async def look_at_clock(looking: Looking, clock: Clock = this_machines_clock) -> Seen:
@@ -151,13 +220,20 @@ async def look_at_durability(looking: Looking) -> Seen:
     return Seen(f"The server runs with {told}.", found)
 
 
-def server_examinations(clock: Clock, *, pooler: bool) -> list[Examination]:
+def server_examinations(clock: Clock, *, pooler: bool, direct_url: str | None = None) -> list[Examination]:
+    """That of the connection comes first: without it there are no others."""
+    direct = Examination(
+        "direct",
+        "The way past the pooler leads to the same database.",
+        lambda looking: look_at_direct(looking, direct_url or ""),
+    )
     return [
         Examination(
             "connection",
             "The database answers, quickly, is of a version that Redrive knows, and has connections left.",
             lambda looking: look_at_connection(looking, pooler=pooler),
         ),
+        *([direct] if direct_url is not None else []),
         Examination(
             "clock", "This machine's clock agrees with the database's.", lambda looking: look_at_clock(looking, clock)
         ),

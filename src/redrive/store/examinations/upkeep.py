@@ -2,6 +2,7 @@
 
 from redrive.core.findings import Finding, Seen, problem, span, warning
 from redrive.store.db import Record
+from redrive.store.examinations.advice import literal
 from redrive.store.examinations.looking import Examination, Looking
 
 PAGE_BYTES = 8192  # no row is longer than a page: what is longer lies beside the table
@@ -78,6 +79,7 @@ async def look_at_transactions(looking: Looking) -> Seen:
     rows = await looking.rows("doctor_transactions", limits.transaction_s, limits.transaction_xids, limits.now)
     prepared = await looking.rows("doctor_prepared", limits.transaction_s, limits.now)
     slots = await looking.rows("doctor_slots", limits.transaction_xids)
+    hidden = (await looking.row("doctor_hidden"))["n"]
     found = [_transaction_finding(row, looking) for row in rows]
     found += [
         problem(
@@ -85,14 +87,15 @@ async def look_at_transactions(looking: Looking) -> Seen:
             " ended.",
             "It holds its locks, and vacuum removes nothing that is newer than it, until somebody ends it, over"
             " restarts.",
-            f"ROLLBACK PREPARED '{row['gid']}'; or COMMIT PREPARED, as whoever prepared it says.",
+            f"ROLLBACK PREPARED {literal(row['gid'])}; or COMMIT PREPARED, as whoever prepared it says.",
         )
         for row in prepared
     ]
     found += [_slot_finding(row) for row in slots]
     return Seen(
         f"{len(rows)} transactions are older than {span(limits.transaction_s)}, {len(prepared)} prepared ones;"
-        f" {len(slots)} replication slots stand in the way.",
+        f" {len(slots)} replication slots stand in the way."
+        + (f" Of {hidden} sessions of other logins PostgreSQL hides how long theirs is open." if hidden else ""),
         found,
     )
 
@@ -126,7 +129,7 @@ def _slot_finding(row: Record) -> Finding:
     return warning(
         f"The replication slot {row['name']} ({row['type']}) {how}.",
         "It keeps the write-ahead log, until the disk is full, and rows that vacuum would remove.",
-        f"SELECT pg_drop_replication_slot('{row['name']}'); unless its reader comes back; max_slot_wal_keep_size"
+        f"SELECT pg_drop_replication_slot({literal(row['name'])}); unless its reader comes back; max_slot_wal_keep_size"
         " bounds what it keeps.",
     )
 

@@ -1,5 +1,5 @@
 -- doctor_due: of each stream (an endpoint's first tries, or its retries, in one queue) the task that has been due longest, over all orgs. $1 now
--- (NULL: the database's clock), $2 streams at most. One look-up for each, however many tasks it has, as survey.sql. Left out is what waits for
+-- (NULL: the database's clock), $2 streams at most, $3 org (NULL: all). One look-up for each, however many tasks it has, as survey.sql. Left out is what waits for
 -- something else than a worker: its endpoint's breaker, limit or hub; of those only a lease that ended counts, which needs nobody but a worker.
 WITH RECURSIVE clock AS MATERIALIZED (
   SELECT coalesce($1::timestamptz, clock_timestamp()) AS now),
@@ -28,7 +28,7 @@ SELECT s.queue, o.name AS org, e.name AS endpoint, s.is_retry,
   LEFT JOIN redrive.org o ON o.org_id = s.org_id
   LEFT JOIN redrive.endpoint e ON e.org_id = s.org_id AND e.id = s.place
   LEFT JOIN redrive.endpoint_state b ON b.org_id = s.org_id AND b.endpoint_id = s.place
- WHERE coalesce(s.lease_ends_at, s.due_at) <= clock.now
+ WHERE coalesce(s.lease_ends_at, s.due_at) <= clock.now AND ($3::uuid IS NULL OR s.org_id = $3)
    AND (s.lease_ends_at IS NOT NULL
         OR NOT coalesce(e.kind = 'relay' AND e.deleted_at IS NULL OR b.breaker <> 'closed', false)
            AND e.max_in_flight IS NULL AND e.rate_per_s IS NULL)

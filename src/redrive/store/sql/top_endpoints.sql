@@ -1,10 +1,13 @@
 -- top_endpoints: those that fail most or whose breaker is not closed, by the tries of the last ten minutes or so. $1 org (NULL: all), $2 now (NULL: the
 -- database's clock), $3 limit.
-WITH lately AS MATERIALIZED (
+WITH told AS MATERIALIZED (  -- by age, of which the planner knows nothing better than that the newest stand together
+  SELECT h.* FROM redrive.endpoint_history h
+   WHERE h.bucket > coalesce($2::timestamptz, clock_timestamp()) - interval '10 minutes' ORDER BY h.bucket DESC LIMIT 20000),
+lately AS MATERIALIZED (
   SELECT h.org_id, h.endpoint_id, sum(h.succeeded)::bigint AS succeeded, sum(h.failed)::bigint AS failed,
          (sum(h.took_ms) / greatest(sum(h.succeeded + h.failed), 1))::float8 AS mean_ms
-    FROM redrive.endpoint_history h
-   WHERE h.bucket > coalesce($2::timestamptz, clock_timestamp()) - interval '10 minutes' AND ($1::uuid IS NULL OR h.org_id = $1)
+    FROM told h
+   WHERE $1::uuid IS NULL OR h.org_id = $1
    GROUP BY h.org_id, h.endpoint_id),
 shut AS MATERIALIZED (
   SELECT s.org_id, s.endpoint_id, s.breaker FROM redrive.endpoint_state s

@@ -1,0 +1,86 @@
+"""A log that nobody reads or takes stops nothing: writing returns soon, raises nothing, and says what is missing."""
+
+import fcntl
+import json
+import os
+import time
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import given
+from hypothesis.strategies import binary, lists
+
+from redrive.observe import standard_error
+from redrive.observe.json_lines import encoded, encoded_lines
+from redrive.observe.standard_error import PIECE_BYTES, StandardError
+
+PIPE_BYTES = 4 * PIECE_BYTES
+LINE = b"x" * 99 + b"\n"
+
+
+def lost_line(n: int) -> bytes:
+    return b"lost %d\n" % n
+
+
+@pytest.fixture
+def pipe(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[int, int]]:
+    """One that holds little, and whose writer waits for the blink of an eye."""
+    monkeypatch.setattr(standard_error, "PATIENCE_S", 0.01)
+    read, write = os.pipe()
+    fcntl.fcntl(write, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
+    yield read, write
+    for fd in (read, write):
+        try:
+            os.close(fd)
+        except OSError:  # the test has
+            continue
+
+
+@pytest.mark.parametrize("waits", [True, False])
+def test_a_pipe_that_nobody_reads_costs_lines_and_no_time(pipe: tuple[int, int], waits: bool) -> None:
+    read, write = pipe
+    os.set_blocking(write, waits)  # whoever shares it may have said that nobody is to wait
+    log = StandardError(write, lost_line)
+    began = time.monotonic()
+    for _ in range(20):
+        log.write(LINE * 100)
+    assert time.monotonic() - began < 2
+    taken = os.read(read, PIPE_BYTES)
+    log.write(LINE)
+    taken += os.read(read, PIPE_BYTES)
+    *before, told, last = taken.splitlines(keepends=True)
+    assert set(before) == {LINE}  # whole ones
+    assert (told, last) == (lost_line(2000 - len(before)), LINE)
+
+
+def test_a_line_longer_than_a_pipe_takes_is_written_whole_or_ended(pipe: tuple[int, int]) -> None:
+    read, write = pipe
+    log = StandardError(write, lost_line)
+    long = b"y" * (PIPE_BYTES + 10) + b"\n"
+    log.write(long)
+    taken = os.read(read, PIPE_BYTES)
+    assert long.startswith(taken)
+    log.write(LINE)
+    assert os.read(read, PIPE_BYTES) == b"\n" + lost_line(1) + LINE
+
+
+def test_a_reader_that_is_gone_and_a_disk_that_is_full_are_nobody_s_trouble(pipe: tuple[int, int]) -> None:
+    read, write = pipe
+    os.close(read)
+    StandardError(write, lost_line).write(LINE)
+    full = os.open("/dev/full", os.O_WRONLY)
+    StandardError(full, lost_line).write(LINE)
+    os.close(full)
+
+
+@given(lines=lists(binary(max_size=3 * PIECE_BYTES).map(lambda line: line.replace(b"\n", b"") + b"\n"), max_size=20))
+def test_pieces_are_whole_lines_that_a_pipe_takes_at_once(lines: list[bytes]) -> None:
+    pieces = list(standard_error._pieces(b"".join(lines)))
+    assert b"".join(pieces) == b"".join(lines)
+    assert all(piece.endswith(b"\n") and (len(piece) <= PIECE_BYTES or piece.count(b"\n") == 1) for piece in pieces)
+
+
+def test_a_line_is_encoded_whatever_is_in_it() -> None:
+    odd = {"half": "\udcff", "huge": 2**70, "thing": object, "fine": 1}
+    assert json.loads(encoded(odd))["fine"] == 1
+    assert [json.loads(line)["fine"] for line in encoded_lines([{"fine": 1}, odd]).splitlines()] == [1, 1]
