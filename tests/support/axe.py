@@ -21,6 +21,27 @@ CONTRAST = "color-contrast"
 # page many seconds.
 SLOW = (CONTRAST, "link-in-text-block", "target-size")
 
+# Of rows and items that are made of the same elements, classes and states as one before them, with texts of their own:
+# they are drawn alike (styles are in style sheets alone, says the content security policy). Whether what is drawn can
+# be read is asked of the first of each kind; of the others everything else.
+ALIKE = "[data-drawn-alike]"
+_MARK_ALIKE = """
+() => {
+  const tells = /^(class|aria-(?!label|controls|describedby|labelledby).*)$/;  // of others, whether they are there
+  const part = (one) => one.tagName + [...one.attributes].map(
+    ({name, value}) => ` ${name}${tells.test(name) ? `=${value}` : ""}`).join("");
+  for (const list of document.querySelectorAll("tbody, ul, ol")) {
+    const seen = new Set();
+    for (const one of list.children) {
+      one.removeAttribute("data-drawn-alike");
+      const shape = [one, ...one.querySelectorAll("*")].map(part).join("|");
+      one.toggleAttribute("data-drawn-alike", seen.has(shape));
+      seen.add(shape);
+    }
+  }
+}
+"""
+
 _RUN = """
 async ([place, options]) => {
   const found = await axe.run(place || document, {...options, resultTypes: ["violations"], preload: false});
@@ -38,10 +59,8 @@ async def violations(page: Page, *, slow_in: str | None = None) -> list[dict[str
     """Everything that axe finds, serious or not. `slow_in`: keep the SLOW rules to what this selector finds."""
     await _inject(page)
     rules: dict[str, Any] = {"runOnly": {"type": "tag", "values": list(RULES)}}
-    if slow_in is None:
-        return await _ask(page, None, rules)
     found = await _ask(page, None, {**rules, "rules": {rule: {"enabled": False} for rule in SLOW}})
-    return found + await _ask(page, slow_in, {"runOnly": list(SLOW)})
+    return found + await _ask(page, _first_of_each_kind(slow_in, None), {"runOnly": list(SLOW)})
 
 
 async def assert_accessible(page: Page, *, slow_in: str | None = None) -> None:
@@ -52,8 +71,7 @@ async def assert_accessible(page: Page, *, slow_in: str | None = None) -> None:
 async def assert_contrast(page: Page, *, within: str | None = None, but: str | None = None) -> None:
     """Of colours, and nothing else: for a page that was asked about the rest before. `but`: what was asked too."""
     await _inject(page)
-    place = within if but is None else {"include": [within or "html"], "exclude": [but]}
-    _assert_none_serious(page, await _ask(page, place, {"runOnly": [CONTRAST]}))
+    _assert_none_serious(page, await _ask(page, _first_of_each_kind(within, but), {"runOnly": [CONTRAST]}))
 
 
 def _assert_none_serious(page: Page, found: list[dict[str, Any]]) -> None:
@@ -61,7 +79,12 @@ def _assert_none_serious(page: Page, found: list[dict[str, Any]]) -> None:
     assert not serious, f"{page.url} is not accessible:\n" + "\n".join(_told(violation) for violation in serious)
 
 
+def _first_of_each_kind(within: str | None, but: str | None) -> dict[str, list[str]]:
+    return {"include": [within or "html"], "exclude": [ALIKE, *([but] if but else [])]}
+
+
 async def _inject(page: Page) -> None:
+    await page.evaluate(_MARK_ALIKE)
     if not await page.evaluate("typeof window.axe === 'object'"):
         await page.evaluate(f"() => {{ {_axe()}; }}")
 
