@@ -6,7 +6,6 @@ import os
 import pty
 import re
 import signal
-import sys
 from collections.abc import AsyncIterator
 from uuid import uuid4
 
@@ -18,7 +17,7 @@ from support.holding import HoldingReceiver, open_holding
 from support.http import HttpClient
 from support.hubs import forwarded, hub, told
 from support.installation import Installation, installation
-from support.processes import ADMIN_KEY, Program, program, until
+from support.processes import ADMIN_KEY, program, until
 from support.receiver import Answer
 
 from .command import redrive as command
@@ -190,32 +189,21 @@ async def test_at_a_terminal_r_sends_the_last_one_again_and_q_quits(
 ) -> None:
     relay = await redrive.api.relay()
     terminal, other_end = pty.openpty()
-    process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-m",
-        "redrive.cli.main",
-        *words(redrive, relay["id"], receiver.url),
-        stdin=other_end,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-        env={"PATH": os.environ["PATH"], "REDRIVE_KEY": ADMIN_KEY},
-        cwd="/",
-    )
-    running = Program(process)
     try:
-        await until(lambda: bool(told(running, "Press r")))
-        os.write(terminal, b"r")
-        await until(lambda: bool(told(running, "No webhook has come in yet")))
-        event_id = await redrive.api.webhook(relay)
-        await until(lambda: len(running.out) == 1)
-        os.write(terminal, b"xr")
-        await until(lambda: len(running.out) == 2)
-        assert running.out[1].endswith("sent again by hand")
-        os.write(terminal, b"q")
-        async with asyncio.timeout(10):
-            assert await process.wait() == 0
+        at_it = program(*words(redrive, relay["id"], receiver.url), env={"REDRIVE_KEY": ADMIN_KEY}, stdin=other_end)
+        async with at_it as running:
+            await until(lambda: bool(told(running, "Press r")))
+            os.write(terminal, b"r")
+            await until(lambda: bool(told(running, "No webhook has come in yet")))
+            event_id = await redrive.api.webhook(relay)
+            await until(lambda: len(running.out) == 1)
+            os.write(terminal, b"xr")
+            await until(lambda: len(running.out) == 2)
+            assert running.out[1].endswith("sent again by hand")
+            os.write(terminal, b"q")
+            async with asyncio.timeout(10):
+                assert await running.process.wait() == 0
     finally:
-        await running.close()
         os.close(terminal)
         os.close(other_end)
     assert receiver.ids == [event_id, event_id]

@@ -16,7 +16,7 @@ from support.broker import connected
 from support.broker_load import DEAD_QUEUE, Tries, consumer, lost, orders, producing, settled
 from support.obedient import QUEUE
 from support.processes import until
-from support.rabbitmq import RabbitCluster, linked
+from support.rabbitmq import RabbitCluster, is_running, linked
 
 pytestmark = pytest.mark.faults
 
@@ -27,8 +27,11 @@ SEED = 7
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def cluster(durable_dir: Path) -> AsyncIterator[RabbitCluster]:
     started = await RabbitCluster.start(durable_dir / "cluster")
+    running = started.processes()
     yield started
+    running |= started.processes()
     await started.stop()
+    assert [pid for pid in running if is_running(pid)] == [], "some of its processes were left"
 
 
 async def test_nothing_is_lost_when_the_node_that_leads_the_queue_is_killed(

@@ -21,7 +21,7 @@ async def test_a_worker_with_500_deliveries_in_flight_stays_small(database_url: 
     async with AsyncExitStack() as stack, installation(database_url) as redrive:
         # Many endpoints at three places: none may take all the room, nor one place all connections, nor the org.
         receivers = [await stack.enter_async_context(open_holding()) for _ in range(3)]
-        running = await stack.enter_async_context(worker(database_url, "--concurrency", "625"))
+        running = await stack.enter_async_context(worker(database_url, "--concurrency", "625", anew=True))
         accepted: list[str] = []
         for receiver in receivers:
             receiver.hold()

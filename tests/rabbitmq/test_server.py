@@ -1,7 +1,6 @@
 """The broker of the tests itself: what it keeps, and that nothing of it stays."""
 
 import asyncio
-import itertools
 import sys
 from pathlib import Path
 
@@ -11,12 +10,10 @@ from aio_pika.abc import AbstractChannel, AbstractQueue
 from pamqp.common import FieldTable
 
 from conftest import Eventually
-from support.rabbitmq import RabbitCluster, RabbitServer, is_running
+from support.rabbitmq import RabbitServer, is_running
 
 QUORUM: FieldTable = {"x-queue-type": "quorum"}
 GET_WITHIN_S = 30
-ELECTED_WITHIN_S = 30
-SOME = 20
 KILLED = """
 import asyncio, sys
 from pathlib import Path
@@ -38,12 +35,6 @@ async def quorum_queue(channel: AbstractChannel, name: str = "orders") -> Abstra
 async def publish(channel: AbstractChannel, body: bytes, queue: str = "orders") -> None:
     message = aio_pika.Message(body, delivery_mode=aio_pika.DeliveryMode.PERSISTENT)
     await channel.default_exchange.publish(message, routing_key=queue)
-
-
-async def publish_on_and_on(channel: AbstractChannel, confirmed: list[int]) -> None:
-    for number in itertools.count():
-        await publish(channel, str(number).encode())
-        confirmed.append(number)
 
 
 async def take(queue: AbstractQueue) -> bytes:
@@ -79,39 +70,6 @@ async def test_tests_do_not_see_each_others_queues(rabbitmq: RabbitServer, vhost
         assert await (await quorum_queue(await theirs.channel())).get(fail=False) is None
     await rabbitmq.delete_vhost(other)
     assert other not in await rabbitmq.ask("rabbit_vhost:list_names()")
-
-
-async def test_a_cluster_outlives_the_kill_of_a_queues_leader_and_leaves_no_process(
-    session_dir: Path, eventually: Eventually
-) -> None:
-    cluster = await RabbitCluster.start(session_dir / "cluster")
-    left = cluster.processes()
-    try:
-        async with await aio_pika.connect(cluster.urls[0]) as connection:
-            await quorum_queue(await connection.channel())
-        leader = await cluster.leader("orders")
-        survivor = (leader + 1) % len(cluster.nodes)
-        async with await aio_pika.connect(cluster.urls[survivor]) as connection:
-            channel = await connection.channel()
-            confirmed: list[int] = []
-            publishing = asyncio.create_task(publish_on_and_on(channel, confirmed))
-            await eventually(lambda: len(confirmed) >= SOME)
-            await cluster.kill(leader)
-            before = len(confirmed)
-            await eventually(lambda: len(confirmed) >= before + SOME, within_s=ELECTED_WITHIN_S)
-            publishing.cancel()
-
-            queue, missing = await quorum_queue(channel), set(confirmed)
-            while missing:  # `take` has a limit
-                missing.discard(int(await take(queue)))
-            assert await cluster.leader("orders") != leader
-        await cluster.restart(leader)
-        async with await aio_pika.connect(cluster.urls[leader]) as connection:
-            await publish(await connection.channel(), b"to the node that came back")
-        left |= cluster.processes()
-    finally:
-        await cluster.stop()
-    assert [pid for pid in left if is_running(pid)] == []
 
 
 async def test_a_server_dies_with_the_process_that_started_it(data_dir: Path, eventually: Eventually) -> None:

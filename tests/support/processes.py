@@ -14,13 +14,15 @@ import os
 import signal
 import sys
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 from urllib.parse import urlsplit
+
+from support.begun import Begun, begin, own_env
 
 SECRET_KEY = "a secret key of the tests"
 ADMIN_KEY = "an admin key of the tests"
@@ -35,13 +37,15 @@ MAX_LINE_BYTES = 1024 * 1024
 class Program:
     """A running command. Its log lines are kept as they come; those that are no JSON as {"text": …}."""
 
-    def __init__(self, process: asyncio.subprocess.Process) -> None:
+    def __init__(
+        self, process: asyncio.subprocess.Process | Begun, out: asyncio.StreamReader, err: asyncio.StreamReader
+    ) -> None:
         self.process = process
         self.log: list[dict[str, Any]] = []
         self.out: list[str] = []
         self._said_all = False
         self._news = asyncio.Condition()
-        self._readers = [asyncio.create_task(self._read_log()), asyncio.create_task(self._read_out())]
+        self._readers = [asyncio.create_task(self._read_log(err)), asyncio.create_task(self._read_out(out))]
 
     @property
     def pid(self) -> int:
@@ -91,9 +95,8 @@ class Program:
             reader.cancel()
         await asyncio.gather(*self._readers, return_exceptions=True)
 
-    async def _read_log(self) -> None:
-        assert self.process.stderr is not None
-        async for raw in self.process.stderr:
+    async def _read_log(self, stderr: asyncio.StreamReader) -> None:
+        async for raw in stderr:
             try:
                 line = json.loads(raw)
             except ValueError:
@@ -105,39 +108,71 @@ class Program:
             self._said_all = True
             self._news.notify_all()
 
-    async def _read_out(self) -> None:
-        assert self.process.stdout is not None
-        async for raw in self.process.stdout:
+    async def _read_out(self, stdout: asyncio.StreamReader) -> None:
+        async for raw in stdout:
             async with self._news:
                 self.out.append(raw.decode().rstrip())
                 self._news.notify_all()
 
 
 @asynccontextmanager
-async def program(*words: str, env: Mapping[str, str], cwd: Path = Path("/")) -> AsyncIterator[Program]:
-    """`redrive …`, running for as long as the block does."""
-    process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-m",
-        "redrive.cli.main",
-        *words,
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-        env=_clean_env(env),
-        cwd=cwd,
-        limit=MAX_LINE_BYTES,
-    )
-    running = Program(process)
+async def program(
+    *words: str, env: Mapping[str, str], cwd: Path = Path("/"), stdin: int | None = None, anew: bool = False
+) -> AsyncIterator[Program]:
+    """`redrive …`, running for as long as the block does. `anew`: loaded from the beginning, not begun as a copy."""
+    anew = anew or any(name.startswith("PYTHON") for name in env)
+    with Path(os.devnull).open() as nothing:
+        given = nothing.fileno() if stdin is None else stdin
+        running = await (_started if anew else _begun)(words, given, own_env(**env), cwd)
     try:
         yield running
     finally:
         await running.close()
 
 
+async def _started(words: Sequence[str], stdin: int, env: Mapping[str, str], cwd: Path) -> Program:
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-m",
+        "redrive.cli.main",
+        *words,
+        stdin=stdin,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        env=env,
+        cwd=cwd,
+        limit=MAX_LINE_BYTES,
+    )
+    assert process.stdout is not None
+    assert process.stderr is not None
+    return Program(process, process.stdout, process.stderr)
+
+
+async def _begun(words: Sequence[str], stdin: int, env: Mapping[str, str], cwd: Path) -> Program:
+    (out, its_out), (err, its_err) = os.pipe(), os.pipe()
+    try:
+        process = await begin(words, [stdin, its_out, its_err], env=env, cwd=cwd)
+    finally:
+        os.close(its_out)
+        os.close(its_err)
+    return Program(process, await _reader(out), await _reader(err))
+
+
+async def _reader(fd: int) -> asyncio.StreamReader:
+    reader = asyncio.StreamReader(limit=MAX_LINE_BYTES)
+    loop = asyncio.get_running_loop()
+    pipe = os.fdopen(fd, "rb", buffering=0)  # closed with the transport, when the last writer is gone
+    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), pipe)
+    return reader
+
+
 @asynccontextmanager
 async def worker(
-    url: str, *words: str, cwd: Path = Path("/"), env: Mapping[str, str] = MappingProxyType({})
+    url: str,
+    *words: str,
+    cwd: Path = Path("/"),
+    env: Mapping[str, str] = MappingProxyType({}),
+    anew: bool = False,
 ) -> AsyncIterator[Program]:
     """`redrive worker` on a database, at work. Its leases outlast a try by one second; loopback is open."""
     given = {
@@ -147,7 +182,7 @@ async def worker(
         "REDRIVE_LEASE_MARGIN_S": "1",
         **env,
     }
-    async with program("worker", *words, env=given, cwd=cwd) as running:
+    async with program("worker", *words, env=given, cwd=cwd, anew=anew) as running:
         await running.said("worker_started", within_s=START_WITHIN_S)
         yield running
 
@@ -221,8 +256,3 @@ async def until(condition: Callable[[], bool], *, within_s: float = 30.0, why: C
                 await asyncio.sleep(0.02)
     except TimeoutError:
         raise AssertionError(f"not within {within_s} s: {why()}") from None
-
-
-def _clean_env(own: Mapping[str, str]) -> dict[str, str]:
-    kept = {name: value for name, value in os.environ.items() if name in ("PATH", "HOME", "LANG", "TMPDIR")}
-    return {**kept, **own}

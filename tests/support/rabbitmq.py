@@ -184,11 +184,12 @@ class RabbitServer:
     async def kill(self) -> None:
         """As when the machine's memory is full: SIGKILL to the node, nothing else.
 
-        That a quorum queue exists RabbitMQ writes to disk about a second after it has said so; a kill before that
-        takes the queue with all that was confirmed. Nobody who uses it can help that: here it is written first.
+        That a quorum queue or a binding exists RabbitMQ writes to disk a second or two after it has said so; a kill
+        before that takes it, a queue with all that was confirmed. Nobody who uses it can help that: here it is
+        written first.
         """
         if self.is_running:
-            await self.ask("[ok = dets:sync(Table) || Table <- dets:all()]")
+            await self.ask("ok = mnesia:sync_log(), [ok = dets:sync(Table) || Table <- dets:all()]")
         await self._end([])
 
     async def shut_down(self) -> None:

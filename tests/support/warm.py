@@ -1,7 +1,7 @@
 """A process that has loaded the command line and begins each command as a copy of itself: loading it anew takes most
 of the time of a command, and tests run hundreds.
 
-Run by command.py as a script, with one end of a socket pair as its only argument. It ends when the other end closes.
+Run by begun.py as a script, with one end of a socket pair as its only argument. It ends when the other end closes.
 """
 
 import gc
@@ -10,6 +10,7 @@ import os
 import signal
 import socket
 import sys
+from importlib import import_module
 from typing import NoReturn
 
 MAX_REQUEST_BYTES = 256 * 1024
@@ -18,6 +19,9 @@ STREAMS = 3  # what a request brings: stdin, stdout, stderr; then where to say h
 
 def main(door: socket.socket) -> None:
     from redrive.cli.main import main as redrive
+
+    for part in ("redrive.app", "redrive.consume_process", "redrive.hub"):
+        import_module(part)
 
     gc.freeze()  # what is loaded stays: the copies need not look through it
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody asks how its children ended: each has a guard for that
@@ -34,6 +38,7 @@ def main(door: socket.socket) -> None:
 def _become(fds: list[int], words: list[str], env: dict[str, str], cwd: str) -> None:
     """Come back as the command that was asked for. The process that was forked stays behind as its guard."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # also where whoever runs the tests ignores it
     report = socket.socket(fileno=fds.pop())
     if (pid := os.fork()) != 0:
         _guard(pid, report)
@@ -45,6 +50,7 @@ def _become(fds: list[int], words: list[str], env: dict[str, str], cwd: str) -> 
     os.environ.clear()
     os.environ.update(env)
     os.chdir(cwd)
+    sys.path.insert(0, cwd)  # as of `python -m`
     sys.argv = ["redrive", *words]
 
 
