@@ -319,7 +319,6 @@ async def test_a_tab_acts_in_the_org_that_it_shows_whatever_another_tab_switched
     assert (await installation.api.get("/v1/dead-letters", state="resolved"))["pagination"]["total_count"] == 1
     assert (await other.get("/v1/audit"))["data"][0]["action"] != "dead_letter.resolve"
     other.close()
-    await page.close()  # by itself it would go on in the other org
 
 
 async def test_a_key_that_is_held_down_acts_once_and_enter_belongs_to_what_has_the_focus(
