@@ -50,8 +50,9 @@ _numbers = itertools.count(1)
 
 Eventually = Callable[..., Awaitable[None]]
 
-# How long an example takes is a matter of who else is at work.
-settings.register_profile("redrive", deadline=None)
+# How long an example takes is a matter of who else is at work. `--hypothesis-profile=thorough`: when there is time.
+settings.register_profile("redrive", deadline=None, max_examples=50)
+settings.register_profile("thorough", deadline=None, max_examples=1_000)
 settings.load_profile("redrive")
 
 # Thousands of tests are collected, and stay until the end: to look through them for what is not needed any more takes
@@ -80,17 +81,13 @@ def shipped_hasher() -> Iterator[PasswordHasher]:
 
 @pytest.fixture(scope="session")
 def session_dir() -> Iterator[Path]:
-    """In memory where there is plenty: a file system that makes and removes as many files as a database for each test
-    has is busy with little else.
-    """
-    has_room = MEMORY.is_dir() and shutil.disk_usage(MEMORY).free > SESSION_BYTES
-    yield from _short_folder(MEMORY if has_room else DISK)
+    yield from _short_folder(_in_memory())
 
 
 @pytest.fixture
 def data_dir() -> Iterator[Path]:
     """A short path that PostgreSQL's own account can reach."""
-    yield from _short_folder()
+    yield from _short_folder(_in_memory())
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
@@ -169,6 +166,14 @@ async def _as_superuser(postgres: EmbeddedPostgres, *statements: str) -> None:
             await conn.execute(statement)
     finally:
         await conn.close()
+
+
+def _in_memory() -> Path:
+    """Where there is plenty of it: a file system that makes and removes as many files as a database for each test has
+    is busy with little else.
+    """
+    has_room = MEMORY.is_dir() and shutil.disk_usage(MEMORY).free > SESSION_BYTES
+    return MEMORY if has_room else DISK
 
 
 def _short_folder(within: Path = DISK) -> Iterator[Path]:

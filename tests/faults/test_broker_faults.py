@@ -37,8 +37,8 @@ from support.rabbitmq import RabbitServer
 
 pytestmark = pytest.mark.faults
 
-MESSAGES = int(os.environ.get("BROKER_MESSAGES", "1500"))
-MESSAGES_OF_A_ROUND = 1_500
+MESSAGES = int(os.environ.get("BROKER_MESSAGES", "1000"))
+MESSAGES_OF_A_ROUND = 1_000
 FEW = 300
 SEED = 7
 
