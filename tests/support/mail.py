@@ -24,7 +24,7 @@ from aiosmtpd.smtp import AuthResult, Envelope, LoginPassword, Session
 HOLD_S = 30.0
 
 
-@dataclass(slots=True)
+@dataclass  # no slots: aiosmtpd looks through the attributes of whoever takes its mail, which Python 3.11.2 breaks with
 class MailServer:
     """`messages` in the order of arrival; `envelopes` say whom each went to."""
 

@@ -36,7 +36,7 @@ class Teller:
         self._name = f"{socket.gethostname()}:{os.getpid()}"
         self._until = 0.0  # on the monotonic clock
         self._closed = False
-        self.other: str | None = None  # who tells instead
+        self.other: str | None = None  # who tells instead; not known yet of one that began at the same moment
 
     @property
     def tells(self) -> bool:
