@@ -287,6 +287,17 @@ async def test_a_roller_that_is_killed_in_the_middle_has_moved_nothing(engine: E
     assert (await totals(engine.db)).created == 3
 
 
+@pytest.mark.parametrize(("name", "within"), [("lead_roll", "30s"), ("lead_sweep", "5min")])
+async def test_whoever_leads_and_says_nothing_is_ended_by_the_server(engine: Engine, name: str, within: str) -> None:
+    """A process that is stopped keeps its connection, and with it the lock that everybody else stands back for."""
+    asked = "SELECT current_setting('idle_in_transaction_session_timeout')"
+    async with engine.sql.acquire() as connection:
+        async with connection.transaction():
+            assert await connection.fetchval(query(name))
+            assert await connection.fetchval(asked) == within
+        assert await connection.fetchval(asked) == "0"
+
+
 async def test_what_commits_late_is_rolled_and_nobody_steps_over_what_is_done_for_ever(
     engine: Engine, clock: ManualClock
 ) -> None:
