@@ -328,6 +328,24 @@ async def test_work_that_nobody_does_is_found_by_queue_and_with_what_to_start(li
     assert len(said) == 3
 
 
+async def test_what_is_for_people_is_found_where_no_process_can_send_it(live: Engine) -> None:
+    """It needs no worker, so that is not what is missing."""
+    await live.endpoint()
+    await live.accept()
+    later = await in_two_hours(live)
+    await live.sql.execute("UPDATE redrive.task SET queue = 'notice.http'")
+    assert findings(await made(live.url, QUEUE[:1], now=later)) == []
+    for queue, missing in (("notice.mail", "REDRIVE_SMTP_URL"), ("apprise", "redrive worker")):
+        await live.sql.execute("UPDATE redrive.task SET queue = $1", queue)
+        (found,) = findings(await made(live.url, QUEUE[:1], now=later))
+        assert missing in found.fix
+    a_worker = "INSERT INTO redrive.worker VALUES ($1, $2, $2, 'a', 1, '1', '{http}', 5)"
+    await live.sql.execute(a_worker, live.org_id, later)
+    (unserved,) = findings(await made(live.url, QUEUE[:1], now=later))
+    assert "No worker serves the queue 'apprise'" in unserved.what
+    assert "redrive[notify]" in unserved.fix
+
+
 async def test_what_is_held_open_or_dead_is_found_with_the_command_for_it(live: Engine) -> None:
     quiet = await live.endpoint("it's; quiet")
     broken = await live.endpoint("broken", event_types=("never",))

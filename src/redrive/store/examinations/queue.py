@@ -3,7 +3,9 @@
 from collections.abc import Sequence
 from shlex import quote
 
+from redrive.core.channels import APPRISE_QUEUE, MAIL_QUEUE, NOTICE_PREFIX, notice_queue
 from redrive.core.findings import Finding, Seen, problem, span, warning
+from redrive.core.ports import HTTP_QUEUE
 from redrive.store.clock import DatabaseClock
 from redrive.store.db import Record
 from redrive.store.examinations.looking import Examination, Looking
@@ -13,12 +15,14 @@ from redrive.store.workers import MAX_WORKERS_SHOWN, SILENT_AFTER_S
 MAX_STREAMS = 5_000
 MAX_HELD_COUNTED = 10_000
 STALE_INTERVALS, STALE_LEAST_S = 3, 60.0  # as the alert `job_stale` has it
-# Served where the API is, and only there: no heartbeat tells of it.
-SERVED_BY_THE_API = frozenset({"relay"})
-
-
-def _serves(queue: str) -> bool:
-    return queue in SERVED_BY_THE_API or queue.startswith("notice.")
+# Served wherever an API is: no heartbeat tells of it.
+SERVED_BY_THE_API = frozenset({"relay", notice_queue(HTTP_QUEUE)})
+# What processes must have been given to serve a queue, whichever of them it is.
+NEEDED = {
+    MAIL_QUEUE: "Set REDRIVE_SMTP_URL and REDRIVE_MAIL_FROM for the workers and the API.",
+    APPRISE_QUEUE: "Install redrive[notify] where the workers and the API run.",
+    "rabbitmq": "Set REDRIVE_RABBITMQ_URL for the workers (and install redrive[rabbitmq]).",
+}
 
 
 async def look_at_workers(looking: Looking) -> Seen:
@@ -28,20 +32,22 @@ async def look_at_workers(looking: Looking) -> Seen:
     live = [row for row in rows if row["silent_s"] < SILENT_AFTER_S]
     silent = [row for row in rows if row["silent_s"] >= SILENT_AFTER_S]
     served = {queue for row in live for queue in row["queues"]}
-    waiting = [row for row in due if row["since_s"] >= looking.limits.unserved_s and not _serves(row["queue"])]
+    waiting = [
+        row for row in due if row["since_s"] >= looking.limits.unserved_s and row["queue"] not in SERVED_BY_THE_API
+    ]
     unserved = sorted({row["queue"] for row in waiting} - served)
     found: list[Finding] = []
-    if unserved and not live:
+    for_workers = [queue for queue in unserved if not queue.startswith(NOTICE_PREFIX)]
+    if for_workers and not live:
+        since_s = max(row["since_s"] for row in waiting if row["queue"] in for_workers)
         found.append(
             problem(
-                f"No worker is at work, and work is due since {span(max(row['since_s'] for row in waiting))}"
-                f" (queues: {', '.join(unserved[:5])}).",
+                f"No worker is at work, and work is due since {span(since_s)} (queues: {', '.join(for_workers[:5])}).",
                 "Nothing is delivered.",
                 "Start one: `redrive worker`, with `--app module:name` for Python handlers.",
             )
         )
-    elif unserved:
-        found += [_unserved_finding(queue, waiting) for queue in unserved]
+    found += [_unserved_finding(queue, waiting) for queue in unserved if live or queue not in for_workers]
     found += [
         warning(
             f"Nothing was heard of the worker {row['host']} (process {row['pid']}) for {span(row['silent_s'])}.",
@@ -60,19 +66,16 @@ def _unserved_finding(queue: str, waiting: Sequence[Record]) -> Finding:
     since_s = max(row["since_s"] for row in waiting if row["queue"] == queue)
     kind, _, name = queue.partition(":")
     fix = f"Start one: `redrive worker --app module:name`, with an app that registers {name!r}."
-    if kind == "rabbitmq" or queue.startswith("rabbitmq"):
-        fix = "Set REDRIVE_RABBITMQ_URL for the workers (and install redrive[rabbitmq])."
-    elif not name:
-        fix = "Start one: `redrive worker`."
-    return problem(
-        f"No worker serves the queue {queue!r}, in which work is due since {span(since_s)}.", "Nobody will do it.", fix
-    )
+    if not name:
+        fix = NEEDED.get(kind.removeprefix(NOTICE_PREFIX).partition(".")[0], "Start one: `redrive worker`.")
+    who = "Nobody serves" if kind.startswith(NOTICE_PREFIX) else "No worker serves"
+    return problem(f"{who} the queue {queue!r}, in which work is due since {span(since_s)}.", "Nobody will do it.", fix)
 
 
 async def look_at_due(looking: Looking) -> Seen:
     limits = looking.limits
     rows = await looking.rows("doctor_due", limits.now, MAX_STREAMS, None, as_engine=True)
-    late = [row for row in rows if row["since_s"] >= limits.due_s and not _serves(row["queue"])]
+    late = [row for row in rows if row["since_s"] >= limits.due_s and row["queue"] not in SERVED_BY_THE_API]
     oldest = f"The oldest due task has waited {span(rows[0]['since_s'])}." if rows else "Nothing is due."
     found = []
     if late:
