@@ -13,10 +13,12 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import NamedTuple
 
 import asyncpg
 import pytest
 import pytest_asyncio
+import structlog
 from argon2 import PasswordHasher
 from hypothesis import settings
 
@@ -24,6 +26,7 @@ from redrive.store import passwords
 from redrive.store.embedded import EmbeddedPostgres
 from redrive.store.migrate import migrate
 from support.rabbitmq import rabbitmq, vhost_url
+from support.spread import Spread
 
 __all__ = ["rabbitmq", "vhost_url"]  # fixtures, here since a server is shared by all tests of a process
 
@@ -45,7 +48,7 @@ SESSION_BYTES = 4 * 1024**3  # some times what a server with the databases of a 
 TEMPLATE = "redrive_template"
 REMOVED_WITHIN_S = 10.0
 # Begun first, since their files take long: at the end, where some processes have nothing left to do, files are short.
-LONG_FOLDERS = ("faults", "browser", "cli", "e2e", "tests", "engine", "rows", "api", "store")
+LONG_FOLDERS = ("faults", "rabbitmq", "browser", "cli", "e2e", "tests", "engine", "rows", "api", "store")
 _numbers = itertools.count(1)
 
 Eventually = Callable[..., Awaitable[None]]
@@ -55,9 +58,18 @@ settings.register_profile("redrive", deadline=None, max_examples=50)
 settings.register_profile("thorough", deadline=None, max_examples=1_000)
 settings.load_profile("redrive")
 
+# What parts say in the processes of the tests is read where a test fails: without the colours of a console, whose
+# making takes longer than most of what is said of.
+structlog.configure(processors=[structlog.contextvars.merge_contextvars, structlog.processors.JSONRenderer()])
+
 # Thousands of tests are collected, and stay until the end: to look through them for what is not needed any more takes
 # a quarter of the time, and again whenever the collector comes round.
 gc.disable()
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config) -> Spread:
+    return Spread(config)
 
 
 def pytest_collection_finish() -> None:
@@ -70,12 +82,21 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: ranks.get(item.path.parent.name, len(ranks)))
 
 
+class Hashing(NamedTuple):
+    """How passwords are hashed, and what stands for the hash of somebody who has none."""
+
+    hasher: PasswordHasher
+    nobody: str
+
+
 @pytest.fixture(scope="session", autouse=True)
-def shipped_hasher() -> Iterator[PasswordHasher]:
+def shipped_hashing() -> Iterator[Hashing]:
     """That of passwords, as shipped. In tests one takes its place that is as it should not be outside: quick."""
-    shipped = passwords._hasher
+    shipped = Hashing(passwords._hasher, passwords._NOBODY)
+    quick = PasswordHasher(time_cost=1, memory_cost=1_024, parallelism=1)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(passwords, "_hasher", PasswordHasher(time_cost=1, memory_cost=1_024, parallelism=1))
+        patch.setattr(passwords, "_hasher", quick)
+        patch.setattr(passwords, "_NOBODY", quick.hash("the password of nobody"))
         yield shipped
 
 

@@ -144,6 +144,13 @@ async def test_nobody_gets_in_without_the_password_or_over_the_network(server: E
     assert secret not in repr(server)
 
 
+async def test_a_connection_does_not_work_for_what_a_random_password_has_by_itself(server: EmbeddedPostgres) -> None:
+    stored = "SELECT rolpassword FROM pg_authid WHERE rolname = 'redrive'"
+    assert str(await value(server.superuser_url, stored)).startswith("SCRAM-SHA-256$1:")
+    # Passwords that people give to roles of their own are another matter.
+    assert await value(server.superuser_url, "SHOW scram_iterations") == "4096"
+
+
 async def test_its_files_are_closed_to_other_users(server: EmbeddedPostgres, ready_dir: Path) -> None:
     for name in ("postgres", "run", "postgres.log", "redrive.password", "superuser.password", "lock"):
         assert stat.S_IMODE((ready_dir / name).stat().st_mode) & 0o077 == 0, name

@@ -9,6 +9,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
+from urllib.parse import urlsplit
 
 import aio_pika
 import asyncpg
@@ -24,7 +25,7 @@ from redrive.broker.wire import FarTime, Properties
 from redrive.core.presets import PRESETS
 from redrive.sources import consumer as consumers
 from support.broker import DEAD, QUICK, SOURCE, Broker, consumer, consuming
-from support.rabbitmq import linked
+from support.rabbitmq import RabbitServer, linked
 
 pytestmark = pytest.mark.filterwarnings("error")
 
@@ -206,7 +207,7 @@ async def test_e3_the_queues_are_durable_and_dead_letters_persistent(
 
 
 async def test_e3_what_cannot_be_handed_over_is_not_acknowledged(
-    vhost_url: str, broker: Broker, eventually: Eventually
+    rabbitmq: RabbitServer, vhost_url: str, broker: Broker, eventually: Eventually
 ) -> None:
     """Somebody deletes the queues: the message stays where it is until they are there again."""
     gate = asyncio.Event()
@@ -224,6 +225,10 @@ async def test_e3_what_cannot_be_handed_over_is_not_acknowledged(
         await broker.channel.queue_delete(DEAD)
         await broker.channel.queue_delete(f"{SOURCE}-retry-50ms")
         gate.set()
+        # RabbitMQ ends the connection of whoever asks for a message while it makes the queue.
+        async with asyncio.timeout(10):
+            while (await rabbitmq.totals(urlsplit(vhost_url).path[1:])).get(DEAD) != 2:
+                await asyncio.sleep(0.02)
         numbers = {letter(await broker.take(DEAD))["original_message"]["n"] for _ in range(2)}
     assert numbers == {0, 1}
     assert len(tries.of(0)) == 4

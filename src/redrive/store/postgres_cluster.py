@@ -68,7 +68,9 @@ async def create_cluster(folder: DataFolder, binaries: Binaries, log: int) -> No
     await _must_succeed(folder, binaries, "initdb", options, log)
     # exit_on_error, or single-user mode would go on after a failed statement and report success;
     # log_min_error_statement, or it would log the statement with the password.
+    # scram_iterations: they make a password slow to guess, and every connection slow to open. Ours is 256 random bits.
     single = ["--single", "-D", str(draft), "-c", "exit_on_error=on", "-c", "log_min_error_statement=panic"]
+    single += ["-c", "scram_iterations=1"]
     script = BOOTSTRAP.format(password=make_password(folder.path, LOGIN_ROLE)).encode()
     await _must_succeed(folder, binaries, "postgres", [*single, "postgres"], log, script)
     draft.rename(folder.cluster)
