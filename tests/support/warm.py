@@ -4,12 +4,14 @@ of the time of a command, and tests run hundreds.
 Run by begun.py as a script, with one end of a socket pair as its only argument. It ends when the other end closes.
 """
 
+import atexit
 import gc
 import json
 import os
 import signal
 import socket
 import sys
+from collections.abc import Callable
 from importlib import import_module
 from typing import NoReturn
 
@@ -17,9 +19,14 @@ MAX_REQUEST_BYTES = 256 * 1024
 STREAMS = 3  # what a request brings: stdin, stdout, stderr; then where to say how it ended
 
 
-def main(door: socket.socket) -> None:
-    from redrive.cli.main import main as redrive
+_codes: list[int] = []  # how the command of this process ended, once it has
 
+
+def main(door: socket.socket) -> None:
+    atexit.register(_leave)  # before anybody else, so it is called after all others
+    from redrive.cli.main import command as redrive
+
+    redrive()  # put together once
     for part in ("redrive.app", "redrive.consume_process", "redrive.hub"):
         import_module(part)
 
@@ -30,7 +37,7 @@ def main(door: socket.socket) -> None:
         if os.fork() == 0:
             door.close()
             _become(fds, **json.loads(message))
-            redrive()  # ends the process
+            _run_to_its_end(redrive())
         for fd in fds:
             os.close(fd)
 
@@ -52,6 +59,24 @@ def _become(fds: list[int], words: list[str], env: dict[str, str], cwd: str) -> 
     os.chdir(cwd)
     sys.path.insert(0, cwd)  # as of `python -m`
     sys.argv = ["redrive", *words]
+
+
+def _run_to_its_end(command: Callable[[], object]) -> NoReturn:
+    try:
+        command()
+    except SystemExit as end:
+        if isinstance(end.code or 0, int):
+            _codes.append(int(end.code or 0))
+        raise
+    raise AssertionError("a command ends its process")
+
+
+def _leave() -> None:
+    """At the end of a command, when Python would put away all that was loaded: that takes longer than most commands."""
+    if _codes:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(_codes[0])
 
 
 def _guard(pid: int, report: socket.socket) -> NoReturn:
