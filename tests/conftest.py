@@ -13,7 +13,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import asyncpg
 import pytest
@@ -68,8 +68,8 @@ gc.disable()
 
 
 @pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config) -> Spread:
-    return Spread(config)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Spread:
+    return Spread(config, log)
 
 
 def pytest_collection_finish() -> None:

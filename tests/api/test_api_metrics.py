@@ -1,4 +1,6 @@
-"""/metrics: open to the machine itself, with a key to others, who may stand behind a proxy. It always answers."""
+"""/metrics: open to the machine itself, with a key of an owner to others, who may stand behind a proxy. It always
+answers.
+"""
 
 import secrets
 import socket
@@ -42,7 +44,19 @@ async def test_from_this_machine_no_key_is_needed_and_through_a_proxy_one_is(api
     assert (here.status, b"# TYPE workflow_dlq_moves_total counter" in here.body) == (200, True)
     for name in ("X_Forwarded_For", "Forwarded", "Via"):
         assert (await api.nobody.request("GET", "/metrics", headers={name: "10.1.2.3"})).status == 401
-        assert (await api.viewer.request("GET", "/metrics", headers={name: "10.1.2.3"})).status == 200
+        assert (await api.owner.request("GET", "/metrics", headers={name: "10.1.2.3"})).status == 200
+
+
+async def test_numbers_of_all_orgs_are_for_owners_whose_key_may_be_limited_to_reading(api: Api) -> None:
+    elsewhere = {"X-Forwarded-For": "10.1.2.3"}
+    for client in (api.staff, api.viewer):
+        refused = await client.request("GET", "/metrics", headers=elsewhere)
+        assert (refused.status, "it takes OWNER" in refused.json["detail"]) == (403, True)
+    for scope, status in (("read", 200), ("produce", 403)):
+        made = await api.owner.post("/v1/keys", {"name": f"only to {scope}", "role": "OWNER", "scope": scope})
+        limited = api.client(made.json["key"])
+        assert (await limited.request("GET", "/metrics", headers=elsewhere)).status == status
+        assert (await limited.request("GET", "/v1/orgs", headers={"X-Redrive-Org": "another"})).status == 404
 
 
 async def test_requests_are_counted_by_what_they_were_for_whatever_became_of_them(api: Api) -> None:

@@ -35,6 +35,7 @@ class Action(StrEnum):
     JUDGE = "judge"  # redrive, replay, resolve, ignore, reopen, delete dead letters
     MANAGE = "manage"  # endpoints, policies, pausing
     ADMIT = "admit"  # users and keys of the org
+    WATCH = "watch"  # numbers of the whole installation
     OWN = "own"  # orgs, and the installation itself
 
 
@@ -49,12 +50,13 @@ ROLES: dict[Action, frozenset[Role]] = {
     Action.JUDGE: CHANGERS,
     Action.MANAGE: CHANGERS,
     Action.ADMIT: frozenset({Role.OWNER, Role.ADMIN}),
+    Action.WATCH: frozenset({Role.OWNER}),
     Action.OWN: frozenset({Role.OWNER}),
 }
 
 SCOPES: dict[Scope, frozenset[Action]] = {
     Scope.PRODUCE: frozenset({Action.PRODUCE}),
-    Scope.READ: frozenset({Action.READ, Action.READ_PAYLOADS}),
+    Scope.READ: frozenset({Action.READ, Action.READ_PAYLOADS, Action.WATCH}),
 }
 
 
