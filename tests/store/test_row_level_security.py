@@ -197,7 +197,6 @@ async def test_functions_that_run_as_somebody_else_have_a_fixed_search_path_and_
         "hand_in_run",
         "workflow_in_force",
         "analyse_new",
-        "oldest_transaction",
         "open_transactions",
     }
     for row in rows:
