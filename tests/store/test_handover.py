@@ -292,7 +292,7 @@ async def test_any_program_that_speaks_sql_can_hand_in(live: Engine) -> None:
         ("redrive.enqueue(NULL, '1')", "has 1 to 200 characters"),
         ("redrive.enqueue(E'a\\nb', '1')", "none of them a control character"),
         ("redrive.enqueue('a', to_jsonb(repeat('x', 1048577)))", "at most 1048576 bytes"),
-        ("redrive.enqueue('a', '1', external_system => repeat('x', 201))", "external system has at most 200 characters"),
+        ("redrive.enqueue('a', '1', external_system => repeat('x', 201))", "system has at most 200 characters"),
         ("redrive.enqueue('a', '1', external_system => E'a\\nb')", "none of them a control character"),
         ("redrive.enqueue('a', '1', correlation_id => repeat('x', 129))", "correlation id has at most 128 characters"),
         ("redrive.publish('a', '1', correlation_id => E'a\\rb')", "none of them a control character"),

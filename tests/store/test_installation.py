@@ -37,6 +37,20 @@ async def test_one_server_tells_until_it_lets_go_or_is_silent_for_its_lease(engi
     assert await told.renew()
 
 
+async def test_who_lets_go_while_it_renews_does_not_take_it_again(engine: Engine, clock: ManualClock) -> None:
+    leaving, other = (Teller(engine.db, clock, new_id()) for _ in range(2))
+    assert await leaving.renew()
+    async with engine.sql.acquire() as beside, beside.transaction():
+        await beside.execute("SELECT FROM redrive.teller FOR UPDATE")
+        renewing = asyncio.create_task(leaving.renew())
+        await engine.until("SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted)")
+        going = asyncio.create_task(leaving.let_go())
+        await asyncio.sleep(0)
+    await asyncio.gather(renewing, going)
+    assert not leaving.tells
+    assert await other.renew()
+
+
 async def test_the_numbers_are_those_of_the_books_and_add_up(engine: Engine, clock: ManualClock) -> None:
     inbox = await engine.accept_many(3)  # nobody subscribes yet
     await engine.acknowledge(inbox[0])

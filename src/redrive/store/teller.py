@@ -36,6 +36,7 @@ class Teller:
         self._name = f"{socket.gethostname()}:{os.getpid()}"
         self._until = 0.0  # on the monotonic clock
         self._closed = False
+        self._turn = asyncio.Lock()  # to write the lease: whoever lets go of it comes after who renews it
         self.other: str | None = None  # who tells instead; not known yet of one that began at the same moment
 
     @property
@@ -44,18 +45,19 @@ class Teller:
 
     async def renew(self) -> bool:
         """Whether we tell from now on."""
-        began = self._now()
-        if self._closed:
-            return False
-        async with asyncio.timeout(WITHIN_S):
-            row = await self._engine.fetchrow("take_telling", self._clock.now(), self._server, self._name, LEASE_S)
-        assert row is not None
-        is_ours = bool(row["ours"])
-        if is_ours and not self.tells:
-            log.info("telling_began", server=str(self._server))
-        self._until = began + LEASE_S if is_ours else 0.0
-        self.other = None if is_ours else row["name"]
-        return is_ours
+        async with self._turn:
+            if self._closed:
+                return False
+            began = self._now()
+            async with asyncio.timeout(WITHIN_S):
+                row = await self._engine.fetchrow("take_telling", self._clock.now(), self._server, self._name, LEASE_S)
+            assert row is not None
+            is_ours = bool(row["ours"])
+            if is_ours and not self.tells:
+                log.info("telling_began", server=str(self._server))
+            self._until = began + LEASE_S if is_ours else 0.0
+            self.other = None if is_ours else row["name"]
+            return is_ours
 
     async def run(self) -> None:
         """Until cancelled."""
@@ -74,11 +76,10 @@ class Teller:
     async def let_go(self) -> None:
         """The process ends: another may tell at once."""
         self._closed = True
-        if not self.tells:
-            return
-        self._until = 0.0
         try:
-            async with asyncio.timeout(LET_GO_WITHIN_S):
-                await self._engine.execute("end_telling", self._server)
+            async with asyncio.timeout(LET_GO_WITHIN_S), self._turn:
+                if self.tells:
+                    self._until = 0.0
+                    await self._engine.execute("end_telling", self._server)
         except OUTAGES as error:
             log.warning("telling_not_let_go", error_type=type(error).__name__)
