@@ -354,9 +354,9 @@ async def test_keys_beyond_the_bound_of_a_day_share_one(
 
 
 async def test_what_a_program_calls_a_system_is_rolled_however_long_it_is(engine: Engine, clock: ManualClock) -> None:
-    """Handed in by SQL nobody looks how long it is, and a key of an index takes 2 700 bytes."""
+    """Of what was handed in by SQL nobody looked how long it was, once, and a key of an index takes 2 700 bytes."""
     name = "".join(map(chr, random.Random(7).choices(range(0x3400, 0x9FFF), k=4_000)))  # that cannot be compressed
-    await engine.sql.execute("SELECT redrive.publish('a.type', '1', external_system => $1)", name)
+    await engine.accept(external_system=name)
     await engine.accept(external_system="short")
     assert await Roller(engine.db, clock).roll() == 2
     keys = await engine.sql.fetch("SELECT key FROM redrive.rollup WHERE dimension = 'external_system' AND span = 'day'")
