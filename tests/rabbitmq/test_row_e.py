@@ -89,7 +89,6 @@ async def test_e1_errors_are_classed_and_only_transient_ones_are_tried_again(
 
     tries = Tries(act)
     async with consuming(vhost_url, tries):
-        await broker._queue(SOURCE)
         for n in range(len(ERRORS) + 1):
             await broker.publish(SOURCE, {"n": n})
         dead = [letter(await broker.take(DEAD)) for _ in ERRORS]
@@ -111,7 +110,6 @@ async def test_e2_retries_come_after_two_four_and_eight_seconds_with_their_count
     rolls = iter([0.25, 0.75, 0.25])
     policy = PRESETS["transformer"]
     async with consuming(vhost_url, tries, policy=policy, dice=lambda: next(rolls, 0.5)):
-        await broker._queue(SOURCE)
         await broker.publish(SOURCE, {"n": 0}, message_id="m-1", headers={"tenant": "north"})
         dead = await broker.take(DEAD, within_s=40)
     waits = [after - before for before, after in zip(tries.at, tries.at[1:], strict=False)]
@@ -130,7 +128,6 @@ async def test_e2_the_broker_keeps_the_schedule_while_no_consumer_runs(
     first, second = Tries(fails), Tries()
     policy = replace(QUICK, base_s=0.8)
     async with consuming(vhost_url, first, policy=policy):
-        await broker._queue(SOURCE)
         await broker.publish(SOURCE, {"n": 0})
         await eventually(lambda: len(first.at) == 1)
     assert await broker.depth(f"{SOURCE}-retry-800ms") == 1
@@ -157,7 +154,6 @@ async def test_e2_each_message_has_its_own_jitter_and_none_waits_longer_than_it_
     rolls = iter([n / 39 for n in range(39, -1, -1)])
     policy = PRESETS["transformer"]
     async with consuming(vhost_url, act, policy=policy, dice=lambda: next(rolls, 0.5), concurrency=1):
-        await broker._queue(SOURCE)
         for n in range(40):
             await broker.publish(SOURCE, {"n": n})
         await eventually(lambda: len(waited) == 40)
@@ -167,7 +163,6 @@ async def test_e2_each_message_has_its_own_jitter_and_none_waits_longer_than_it_
 async def test_e2_a_count_that_makes_no_sense_is_none(vhost_url: str, broker: Broker) -> None:
     tries = Tries(fails)
     async with consuming(vhost_url, tries):
-        await broker._queue(SOURCE)
         for n, count in enumerate([99, -3, "7", True, None]):
             await broker.publish(
                 SOURCE, {"n": n}, headers={"x-retry-count": count, "x-first-attempt-timestamp": 10**15}
@@ -184,7 +179,6 @@ async def test_e2_a_handler_may_ask_for_its_own_delay(vhost_url: str, broker: Br
 
     tries = Tries(act)
     async with consuming(vhost_url, tries):
-        await broker._queue(SOURCE)
         await broker.publish(SOURCE, {"n": 0})
         await eventually(lambda: len(tries.at) == 2)
     assert 0.7 <= tries.at[1] - tries.at[0] <= 2.0
@@ -218,7 +212,6 @@ async def test_e3_what_cannot_be_handed_over_is_not_acknowledged(
 
     tries = Tries(act)
     async with consuming(vhost_url, tries):
-        await broker._queue(SOURCE)
         await broker.publish(SOURCE, {"n": 0})
         await broker.publish(SOURCE, {"n": 1})
         await eventually(lambda: len(tries.at) == 2)
@@ -257,7 +250,6 @@ async def test_e4_a_dead_letter_has_exactly_this_form(vhost_url: str, broker: Br
     await broker.bind("shop", "order.#", SOURCE)
     message = {"tenantId": "north", "internal_id": 77, "lines": [1.10, "ü"]}
     async with consuming(vhost_url, act, service="outbound-transformer-eu", now=lambda: next(times, 1_800_000_009.0)):
-        await broker._queue(DEAD)
         await broker.publish(
             "order.new", message, exchange="shop", message_id="m-7", correlation_id="c-7", headers={"a": 1}
         )
@@ -292,7 +284,6 @@ BODIES = [b"", b'{"n": 1', b"\xff\xfe\x00", b"[NaN]", b'"\\ud800"', b"\xef\xbb\x
 async def test_e5_what_is_not_json_is_a_dead_letter_that_keeps_every_byte(vhost_url: str, broker: Broker) -> None:
     tries = Tries()
     async with consuming(vhost_url, tries):
-        await broker._queue(SOURCE)
         for body in BODIES:
             await broker.publish(SOURCE, body)
         dead = [await broker.take(DEAD) for _ in BODIES]
@@ -310,7 +301,6 @@ async def test_e5_a_consumer_of_bytes_gets_them_as_they_are(
 ) -> None:
     seen: list[bytes] = []
     async with consuming(vhost_url, lambda message: seen.append(message.body), is_json=False):
-        await broker._queue(SOURCE)
         for body in BODIES:
             await broker.publish(SOURCE, body)
         await eventually(lambda: sorted(seen) == sorted(BODIES))
@@ -357,7 +347,7 @@ async def test_e5_a_stop_lets_what_has_begun_end_and_gives_the_rest_back(
     tries, stop = Tries(act), asyncio.Event()
     consumes = consumer(vhost_url, tries, concurrency=2)
     running = asyncio.create_task(consumes.run(stop))
-    await broker._queue(SOURCE)
+    await eventually(lambda: consumes.is_consuming)
     for n in range(10):
         await broker.publish(SOURCE, {"n": n})
     await eventually(lambda: len(tries.at) == 2 and consumes._inbox.qsize() == 8)
@@ -381,7 +371,6 @@ async def test_properties_that_the_library_cannot_read_do_not_end_the_consumer(
     }
     tries = Tries(fails)
     async with consuming(vhost_url, tries):
-        await broker._queue(SOURCE)
         await publish(vhost_url, {"n": 0}, Properties(message_id="ordinary", headers=dict(headers)))
         far: Any = FarTime(2**62)
         await publish(vhost_url, {"n": 1}, Properties(message_id="\udcff\udcfe", timestamp=far, headers={"far": far}))

@@ -38,7 +38,6 @@ async def test_a_message_stays_in_its_trace_until_it_is_redriven(
         async with traces.sent_to(collector.url, share=1.0, service="test", version="1"):
             headers = {"traceparent": SAMPLED, "x-correlation-id": "c-7"}
             async with consuming(vhost_url, fails):
-                await broker._queue(SOURCE)
                 await broker.publish(SOURCE, {"n": 1}, headers=headers, message_id="m-1")
                 await broker.publish(SOURCE, {"n": 2}, message_id="m-2", correlation_id="c-8")
                 async with asyncio.timeout(15):

@@ -117,10 +117,18 @@ def consumer(
 
 @asynccontextmanager
 async def consuming(url: str, handler: Callable[[Any], Any], **terms: Any) -> AsyncIterator[asyncio.Event]:
-    """A consumer that runs; gives what stops it. It has ended when this is over."""
+    """A consumer that consumes; gives what stops it. It has ended when this is over.
+
+    Its queues are there: RabbitMQ shows one to others while it is being made, and refuses or hangs up on whoever uses
+    it then.
+    """
     stop = asyncio.Event()
-    running = asyncio.create_task(consumer(url, handler, **terms).run(stop))
+    made = consumer(url, handler, **terms)
+    running = asyncio.create_task(made.run(stop))
     try:
+        async with asyncio.timeout(15):
+            while not made.is_consuming and not running.done():
+                await asyncio.sleep(0.01)
         yield stop
     finally:
         stop.set()
