@@ -50,7 +50,7 @@ async def test_a_consumer_whose_broker_falls_silent_at_any_moment_of_the_beginni
         queue = f"orders-{answers}"
         async with (
             silent_behind(answers, rabbitmq, vhost_url, queue) as (_, through),
-            consuming(through + SOON_STUCK, handle, queue=queue),
+            consuming(through + SOON_STUCK, handle, queue=queue, at_once=True),
             asyncio.timeout(30),
         ):
             while succeeded != IDS:
@@ -70,7 +70,7 @@ async def test_a_consumer_that_is_told_to_stop_ends_in_time_though_its_broker_ha
 
         queue = f"orders-{answers}"
         async with silent_behind(answers, rabbitmq, vhost_url, queue) as (proxy, through):
-            async with consuming(through, handle, queue=queue):
+            async with consuming(through, handle, queue=queue, at_once=True):
                 await proxy.is_silent.wait()
                 proxy.go_silent()  # also for who tries again
                 began = time.monotonic()

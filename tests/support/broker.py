@@ -116,18 +116,20 @@ def consumer(
 
 
 @asynccontextmanager
-async def consuming(url: str, handler: Callable[[Any], Any], **terms: Any) -> AsyncIterator[asyncio.Event]:
+async def consuming(
+    url: str, handler: Callable[[Any], Any], *, at_once: bool = False, **terms: Any
+) -> AsyncIterator[asyncio.Event]:
     """A consumer that consumes; gives what stops it. It has ended when this is over.
 
     Its queues are there: RabbitMQ shows one to others while it is being made, and refuses or hangs up on whoever uses
-    it then.
+    it then. `at_once`: it has only begun.
     """
     stop = asyncio.Event()
     made = consumer(url, handler, **terms)
     running = asyncio.create_task(made.run(stop))
     try:
         async with asyncio.timeout(15):
-            while not made.is_consuming and not running.done():
+            while not (at_once or made.is_consuming or running.done()):
                 await asyncio.sleep(0.01)
         yield stop
     finally:
