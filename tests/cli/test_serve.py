@@ -158,7 +158,7 @@ async def test_what_is_handed_in_is_delivered_and_everything_ends_with_it(data_d
         assert request.headers["webhook-id"] == receipt["event_id"]
 
         assert not any("postgresql://" in line for line in service.descendants().values())  # no password in argv
-        [api] = [pid for pid, line in service.descendants().items() if line.rstrip().endswith("main api")]
+        [api] = [pid for pid, line in service.descendants().items() if line.rstrip().endswith("child api")]
         os.kill(api, signal.SIGKILL)
         status, _ = await call(service.url + "/healthz")  # waits for the next one: the socket stays open
         assert status == 200

@@ -220,7 +220,7 @@ async def _run_children(
 
 def _argv(name: str) -> list[str]:
     # -P: the folder that `serve` was started in is no place to import from.
-    return [sys.executable, "-P", "-m", "redrive.cli.main", name]
+    return [sys.executable, "-P", "-m", "redrive.cli.child", name]
 
 
 def _child_env(settings: Settings, url: str) -> dict[str, str]:
