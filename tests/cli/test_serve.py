@@ -188,7 +188,7 @@ async def test_what_is_handed_in_is_delivered_and_everything_ends_with_it(data_d
 async def test_a_second_serve_on_the_same_folder_is_refused_and_disturbs_nobody(data_dir: Path) -> None:
     folder = data_dir / "data"
     async with serving(folder, "--no-worker") as service:
-        assert not any("main worker" in line for line in service.descendants().values())
+        assert not any("child worker" in line for line in service.descendants().values())
         second = await redrive("serve", "--port", "0", "--data-dir", str(folder))
         assert (second.code, second.out) == (1, "")
         assert f"already run by process {service.process.pid}" in second.err
