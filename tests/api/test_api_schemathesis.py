@@ -26,8 +26,9 @@ from .conftest import database_named, populated, running_server
 from .document import DOCUMENT, OPERATIONS
 from .things import EVENT_TYPES, make
 
-# Beside those that the document itself leads to: each of its examples, and each limit of its schemas.
-MAX_EXAMPLES = 8
+# Beside those that the document itself leads to: each of its examples, and each limit of its schemas. The same in every
+# run: `--hypothesis-profile=thorough` has twenty times as many.
+MAX_EXAMPLES = settings().max_examples // 25
 
 # Takes the policies that put_policy takes: their limits, hundreds of cases, are tried there.
 TRIED_ELSEWHERE = ("preview_draft",)

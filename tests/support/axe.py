@@ -55,20 +55,17 @@ def _axe() -> str:
     return (resources.files("axe_playwright_python") / "axe.min.js").read_text(encoding="utf-8")
 
 
-async def violations(page: Page, *, slow_in: str | None = None, but: str | None = None) -> list[dict[str, Any]]:
-    """Everything that axe finds, serious or not. `slow_in`: keep the SLOW rules to what this selector finds; `but`: ask
-    nothing of what this one finds.
-    """
+async def violations(page: Page, *, slow_in: str | None = None) -> list[dict[str, Any]]:
+    """Everything that axe finds, serious or not. `slow_in`: keep the SLOW rules to what this selector finds."""
     await _inject(page)
     rules: dict[str, Any] = {"runOnly": {"type": "tag", "values": list(RULES)}}
-    place = None if but is None else {"include": ["html"], "exclude": [but]}
-    found = await _ask(page, place, {**rules, "rules": {rule: {"enabled": False} for rule in SLOW}})
-    return found + await _ask(page, _first_of_each_kind(slow_in, but), {"runOnly": list(SLOW)})
+    found = await _ask(page, None, {**rules, "rules": {rule: {"enabled": False} for rule in SLOW}})
+    return found + await _ask(page, _first_of_each_kind(slow_in, None), {"runOnly": list(SLOW)})
 
 
-async def assert_accessible(page: Page, *, slow_in: str | None = None, but: str | None = None) -> None:
+async def assert_accessible(page: Page, *, slow_in: str | None = None) -> None:
     """No violation that keeps people out: none that axe calls serious or critical."""
-    _assert_none_serious(page, await violations(page, slow_in=slow_in, but=but))
+    _assert_none_serious(page, await violations(page, slow_in=slow_in))
 
 
 async def assert_contrast(page: Page, *, within: str | None = None, but: str | None = None) -> None:
