@@ -25,6 +25,7 @@ from redrive.broker.wire import FarTime, Properties
 from redrive.core.presets import PRESETS
 from redrive.sources import consumer as consumers
 from support.broker import DEAD, QUICK, SOURCE, Broker, consumer, consuming
+from support.engine import until
 from support.rabbitmq import RabbitServer, linked
 
 pytestmark = pytest.mark.filterwarnings("error")
@@ -210,6 +211,9 @@ async def test_e3_what_cannot_be_handed_over_is_not_acknowledged(
         await gate.wait()
         raise ConnectionError if message.payload["n"] == 0 else ValueError
 
+    async def both_are_there() -> bool:
+        return (await rabbitmq.totals(urlsplit(vhost_url).path[1:])).get(DEAD) == 2
+
     tries = Tries(act)
     async with consuming(vhost_url, tries):
         await broker.publish(SOURCE, {"n": 0})
@@ -219,9 +223,7 @@ async def test_e3_what_cannot_be_handed_over_is_not_acknowledged(
         await broker.channel.queue_delete(f"{SOURCE}-retry-50ms")
         gate.set()
         # RabbitMQ ends the connection of whoever asks for a message while it makes the queue.
-        async with asyncio.timeout(10):
-            while (await rabbitmq.totals(urlsplit(vhost_url).path[1:])).get(DEAD) != 2:
-                await asyncio.sleep(0.02)
+        await until(both_are_there)
         numbers = {letter(await broker.take(DEAD))["original_message"]["n"] for _ in range(2)}
     assert numbers == {0, 1}
     assert len(tries.of(0)) == 4

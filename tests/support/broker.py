@@ -20,6 +20,7 @@ from redrive.core.broker import ConsumerSpec
 from redrive.core.outcome import Category
 from redrive.core.policy import Policy, PolicyKind
 from redrive.sources.consumer import Consumer
+from support.processes import until
 
 SOURCE = "outbound-transformer"
 DEAD = f"{SOURCE}-dlq"
@@ -128,9 +129,7 @@ async def consuming(
     made = consumer(url, handler, **terms)
     running = asyncio.create_task(made.run(stop))
     try:
-        async with asyncio.timeout(15):
-            while not (at_once or made.is_consuming or running.done()):
-                await asyncio.sleep(0.01)
+        await until(lambda: at_once or made.is_consuming or running.done(), within_s=15)
         yield stop
     finally:
         stop.set()

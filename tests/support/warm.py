@@ -15,6 +15,8 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import NoReturn
 
+from typer.main import get_command
+
 MAX_REQUEST_BYTES = 256 * 1024
 STREAMS = 3  # what a request brings: stdin, stdout, stderr; then where to say how it ended
 
@@ -24,9 +26,9 @@ _codes: list[int] = []  # how the command of this process ended, once it has
 
 def main(door: socket.socket) -> None:
     atexit.register(_leave)  # before anybody else, so it is called after all others
-    from redrive.cli.main import command as redrive
+    from redrive.cli.main import app
 
-    redrive()  # put together once
+    redrive = get_command(app)  # all commands, put together once
     for part in ("redrive.app", "redrive.consume_process", "redrive.hub"):
         import_module(part)
 
@@ -37,7 +39,7 @@ def main(door: socket.socket) -> None:
         if os.fork() == 0:
             door.close()
             _become(fds, **json.loads(message))
-            _run_to_its_end(redrive())
+            _run_to_its_end(redrive)
         for fd in fds:
             os.close(fd)
 

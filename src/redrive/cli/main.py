@@ -1,11 +1,8 @@
 """The command line of Redrive: `redrive …`. Puts the commands together; each noun has a module of its own."""
 
-from collections.abc import Callable
-from functools import cache
 from typing import Annotated
 
 import typer
-from typer.main import get_command
 
 from redrive.cli import (
     alerts,
@@ -85,14 +82,8 @@ for name, noun in (
     app.add_typer(noun.app, name=name)
 
 
-@cache
-def command() -> Callable[[], object]:
-    """All commands, put together: what is to be done stands in sys.argv."""
-    return get_command(app)
-
-
 def main() -> None:
-    command()()
+    app()
 
 
 if __name__ == "__main__":
