@@ -25,6 +25,7 @@ from redrive.core.relay import MAX_HUB_MESSAGE_BYTES
 from redrive.destinations.apprise import ServiceJudge, is_installed
 from redrive.destinations.notices import ForNotices
 from redrive.destinations.relay import RelayDestination
+from redrive.ending import end
 from redrive.engine.health import HealthBook
 from redrive.engine.herald import Herald
 from redrive.engine.jobs import Jobs
@@ -126,9 +127,7 @@ async def run_api(settings: Settings, url: str, stop: asyncio.Event, *, listener
                     stop.set()
                     await asyncio.gather(relaying, telling)
         finally:
-            for task in beside:
-                task.cancel()
-            await asyncio.gather(*beside, return_exceptions=True)
+            await end(*beside)
 
 
 @contextlib.asynccontextmanager
@@ -163,8 +162,7 @@ async def _reported_health(
     try:
         yield health
     finally:
-        reporting.cancel()
-        await asyncio.gather(reporting, return_exceptions=True)
+        await end(reporting)
         await health.close()
 
 

@@ -33,6 +33,7 @@ from redrive.core.presets import PresetOverrides, presets
 from redrive.destinations.callbacks import Callback, awaitable
 from redrive.destinations.python import Handler, HandlerDestination
 from redrive.destinations.steps import InnerSteps
+from redrive.ending import end
 from redrive.engine.alerts import watch_alerts
 from redrive.engine.callbacks import Callbacks
 from redrive.engine.health import HealthBook
@@ -78,6 +79,7 @@ SEAL_FILE = "secret.key"
 ENGINE_CONNECTIONS = 4
 APP_CONNECTIONS = 10
 COLLECTOR_ENDS_S = 2.0  # after the worker: both were told at once
+GOODBYE_S = 2.0  # for all that a worker writes down when it has drained
 GC_THRESHOLD = 10_000  # new objects between two looks for cycles; Python's own is 700
 
 log = structlog.get_logger("redrive.app")
@@ -284,9 +286,8 @@ async def run_worker(
                 if collecting:
                     await asyncio.wait(collecting, timeout=COLLECTOR_ENDS_S)
             finally:
-                for task in beside:
-                    task.cancel()
-                await asyncio.gather(*beside, return_exceptions=True)
+                engine.hurry(0.0 if worker.unsettled else GOODBYE_S)  # unsettled: the database is away
+                await end(*beside)
                 await health.close()
                 await heartbeat.leave()
     finally:
@@ -319,8 +320,7 @@ async def reported(jobs: Jobs) -> AsyncIterator[None]:
     try:
         yield
     finally:
-        reporting.cancel()
-        await asyncio.gather(reporting, return_exceptions=True)
+        await end(reporting)
         await jobs.leave()
 
 
@@ -371,8 +371,7 @@ async def listening(settings: Settings, url: str, *workers: Worker) -> AsyncIter
     try:
         yield
     finally:
-        listener.cancel()
-        await asyncio.gather(listener, return_exceptions=True)
+        await end(listener)
 
 
 def rest_collector() -> None:

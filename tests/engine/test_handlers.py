@@ -1,6 +1,7 @@
 """Handlers: Python callables with the same retries, logs and dead letters as a webhook; what they raise steers."""
 
 import asyncio
+import signal
 import threading
 import time
 from contextvars import ContextVar
@@ -10,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from conftest import Eventually
 from redrive import ConfigurationError, GiveUp, RetryLater, Task
 from redrive.core.outcome import Category, Failure
 from redrive.core.ports import HANDLER_QUEUE_PREFIX, Released, Try
@@ -329,32 +331,53 @@ async def test_waiting_for_a_thread_is_no_part_of_the_time_out(engine: Engine) -
 
 
 HANGING = """
+import asyncio
 from pathlib import Path
 from threading import Event
 from redrive import Redrive
 
-app = Redrive()
+app, stubborn = Redrive(), Redrive()
 
 @app.handler("edi.orders")
 def send_order(task):
     Path("begun").touch()
     Event().wait()
+
+@stubborn.handler("stubborn")
+async def send_for_ever(task):
+    Path("begun too").touch()
+    while True:
+        try:
+            await asyncio.sleep(3600)
+        except asyncio.CancelledError:
+            pass
 """
 
 
-async def test_a_worker_whose_plain_handler_hangs_ends_after_its_drain(database_url: str, tmp_path: Path) -> None:
+async def test_a_worker_whose_handler_hangs_ends_in_time(
+    database_url: str, tmp_path: Path, eventually: Eventually
+) -> None:
+    """A plain one is left to its thread; one that takes no cancellation is ended with its process."""
     (tmp_path / "orders.py").write_text(HANGING)
     async with open_engine(database_url) as engine:
         event_id = await engine.accept(NAME, handler=NAME)
-        async with worker(database_url, "--app", "orders:app", cwd=tmp_path) as program:
-            async with asyncio.timeout(20):
-                while not (tmp_path / "begun").exists():
-                    await asyncio.sleep(0.02)
+        other_id = await engine.accept("stubborn", handler="stubborn")
+        async with (
+            worker(database_url, "--app", "orders:app", cwd=tmp_path) as program,
+            worker(database_url, "--app", "orders:stubborn", cwd=tmp_path) as stubborn,
+        ):
+            await eventually(lambda: (tmp_path / "begun").exists() and (tmp_path / "begun too").exists(), within_s=20)
+            began = time.monotonic()
+            stubborn.send(signal.SIGTERM)
             assert await program.terminated() < STOP_WITHIN_S
+            assert await stubborn.process.wait() == 1
+            assert time.monotonic() - began < STOP_WITHIN_S
+            assert stubborn.lines("stop_overdue")
         task = await engine.task_of(event_id)
         assert (task["state"], task["attempts"]) == ("waiting", 0)
         attempt = await the_attempt(engine, task)
         assert (attempt["result"], attempt["possible_duplicate"]) == ("released", True)
+        assert (await engine.task_of(other_id))["state"] == "leased"  # until its lease ends
 
 
 async def test_a_handler_s_error_is_redacted_before_it_is_stored(engine: Engine) -> None:

@@ -159,6 +159,34 @@ async def test_a_worker_cut_off_from_the_database_stops_sending(
     await assert_sound(database_url, accepted=ids, received=receiver.ids)
 
 
+async def test_a_worker_ends_in_time_although_its_database_is_gone_or_does_not_answer(
+    database_url: str, data_dir: Path, tmp_path: Path, receiver: HoldingReceiver
+) -> None:
+    """What it has tried cannot be written down: it is tried again."""
+    async with (
+        postgres_proxy(database_url, data_dir) as (vanishing, near_url),
+        postgres_proxy(database_url, tmp_path) as (falling_silent, far_url),
+        installation(database_url) as redrive,
+    ):
+        await redrive.api.policy("quick", **QUICK)
+        endpoint = await redrive.api.endpoint(receiver.url, policy="quick", timeout_s=1)
+        receiver.hold()
+        async with worker(near_url, "--concurrency", "4") as first, worker(far_url, "--concurrency", "4") as second:
+            ids = await redrive.api.batch(endpoint["id"], 20)
+            await until(lambda: receiver.held == 8)
+            falling_silent.go_silent()
+            vanishing.vanish()
+            receiver.release()
+            await until(lambda: receiver.in_flight == 0)
+            assert max(await asyncio.gather(first.terminated(), second.terminated())) < 10
+            assert first.lines("drain_incomplete")
+            assert second.lines("drain_incomplete")
+        async with worker(database_url):
+            for event_id in ids:
+                await redrive.api.delivered(event_id)
+    await assert_sound(database_url, accepted=ids, received=receiver.ids)
+
+
 async def test_polling_delivers_while_the_wake_up_connection_is_down(
     database_url: str, receiver: HoldingReceiver
 ) -> None:

@@ -16,6 +16,7 @@ class Proxy:
     def __init__(self, dial: Dial) -> None:
         self._dial = dial
         self._swallow = 0
+        self._refusing = False
         self._passing = asyncio.Event()
         self._passing.set()
         self._writers: set[asyncio.StreamWriter] = set()
@@ -31,6 +32,11 @@ class Proxy:
         """Connections stay open, nothing passes."""
         self._passing.clear()
 
+    def vanish(self) -> None:
+        """Nobody new gets in, and whoever was in is cut off."""
+        self._refusing = True
+        self._cut()
+
     def fall_silent_behind(self, answers: int) -> None:
         """So many answers pass; on the connection that had the last of them no other comes, on others they do.
 
@@ -40,11 +46,17 @@ class Proxy:
 
     def heal(self) -> None:
         """What hung in the silence is cut; new connections work."""
-        for writer in self._writers:
-            writer.transport.abort()
+        self._cut()
         self._passing.set()
 
+    def _cut(self) -> None:
+        for writer in self._writers:
+            writer.transport.abort()
+
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if self._refusing:
+            writer.close()
+            return
         try:
             far_reader, far_writer = await self._dial()
         except OSError:
@@ -82,8 +94,7 @@ class Proxy:
         return self._answers_left == 0
 
     async def close(self) -> None:
-        for writer in self._writers:
-            writer.transport.abort()
+        self._cut()
         self._passing.set()
         await asyncio.sleep(0)
 

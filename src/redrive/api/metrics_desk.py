@@ -15,9 +15,10 @@ from redrive.api.installation_metrics import families
 from redrive.observe.exposition import Families, ProcessNumbers, merge, write
 from redrive.observe.metrics_server import CHILDREN_VARIABLE, ask
 from redrive.observe.process_metrics import BUILD, OF_SERVERS, SCRAPE_FAILURES, server_gauges
+from redrive.store.db import LOST
 from redrive.store.installation import Installation, Numbers
 from redrive.store.orgs import new_id
-from redrive.store.teller import OUTAGES, Teller
+from redrive.store.teller import Teller
 
 PROCESS = "api"
 DATABASE_WITHIN_S = 5.0
@@ -59,7 +60,7 @@ class MetricsDesk:
                 is_ours = await self.teller.renew()
                 answered = True
                 numbers = await asyncio.shield(self._read()) if is_ours else None
-        except OUTAGES as error:
+        except LOST as error:
             self._is_up = answered and isinstance(error, TimeoutError)  # it is there, but takes its time
             log.warning("scrape_without_installation", error_type=type(error).__name__, database_up=self._is_up)
             return None

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated
 
+import structlog
 import typer
 import uvloop
 
@@ -49,7 +50,7 @@ def consume(
         set_up_logs(settings.log_format, settings.log_level, service="redrive-consume")
         if not settings.broker_urls:
             raise Refused("There is no RabbitMQ to consume from: name it with --rabbitmq or REDRIVE_RABBITMQ_URL.")
-        stop = stop_on_signals()
+        stop = stop_on_signals(log=structlog.get_logger("redrive.consume"))
         registered = load_app(app)
         chosen = _chosen(registered, app, queues or [])
         try:

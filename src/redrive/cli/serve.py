@@ -23,6 +23,7 @@ from redrive.cli.login_link import sign_in_url_at
 from redrive.cli.options import AsJson, Place, command
 from redrive.cli.output import emit, say
 from redrive.cli.runner import Refused, Unreachable, run_service
+from redrive.ending import end
 from redrive.engine.supervisor import Child, PostgresKeeper, Supervisor, stop_on_signals
 from redrive.observe import traces
 from redrive.observe.logs import set_up_logs
@@ -214,8 +215,7 @@ async def _run_children(
     try:
         await Supervisor(children, log=log, postgres=keeper).run(stop)
     finally:
-        lending.cancel()
-        await asyncio.gather(lending, return_exceptions=True)
+        await end(lending)
 
 
 def _argv(name: str) -> list[str]:
@@ -320,7 +320,7 @@ def api() -> None:
         set_up_logs(settings.log_format, settings.log_level, service="redrive-api")
         if settings.database_url is None:
             raise Unreachable("The API's process needs REDRIVE_DATABASE_URL.")
-        stop = stop_on_signals()
+        stop = stop_on_signals(log=log)
         with closing(borrow() or bind(settings.host, settings.port)) as listener:
             async with traced(settings, "redrive-api"):
                 await run_api(settings, settings.database_url, stop, listener=listener)

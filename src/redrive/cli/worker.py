@@ -66,7 +66,7 @@ def worker(
             log_level=options.log_level,
         )
         set_up_logs(settings.log_format, settings.log_level, service="redrive-worker")
-        stop = stop_on_signals()
+        stop = stop_on_signals(log=log)
         from redrive.app import run_worker  # brings the whole of Redrive with it
 
         handlers: Mapping[str, Handler] = {}

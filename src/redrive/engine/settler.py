@@ -15,6 +15,7 @@ import structlog
 from redrive.core.brief import brief
 from redrive.core.meter import WorkerMeter
 from redrive.core.ports import Settled, Settlement, TaskStore
+from redrive.ending import end
 
 MAX_BATCH = 500
 WRITERS = 2  # one batch is on its way to disk while the next one is made
@@ -53,9 +54,7 @@ class Settler:
         return self._writers
 
     async def close(self) -> None:
-        for writer in self._writers:
-            writer.cancel()
-        await asyncio.gather(*self._writers, return_exceptions=True)
+        await end(*self._writers)
 
     async def _write(self) -> None:
         while True:

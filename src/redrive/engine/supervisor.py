@@ -7,11 +7,13 @@ since the store is not for the engine to import. Called by the app.
 import asyncio
 import os
 import signal
+import threading
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from time import monotonic
-from typing import Any, Protocol
+from typing import Any, NoReturn, Protocol
 
+from redrive.ending import end
 from redrive.process import Process
 
 STOP_GRACE_S = 8.0  # of the 10 s that stopping may take in all
@@ -122,8 +124,7 @@ class Supervisor:
             began = stopping.result() if stopping.done() and not stopping.cancelled() else monotonic()
             stopping.cancel()
             if self._postgres is not None and keeping is not None:
-                keeping.cancel()
-                await asyncio.wait([keeping])
+                await end(keeping)
                 left_s = STOP_TOTAL_S - (monotonic() - began)
                 await self._postgres.stop(max(left_s, MIN_POSTGRES_STOP_S))
 
@@ -161,15 +162,33 @@ class Supervisor:
         return _ending(code)
 
 
-def stop_on_signals() -> asyncio.Event:
-    """An event that SIGTERM, Ctrl-C or a closed terminal sets. For the main thread, once per process."""
+def stop_on_signals(*, log: Log | None = None) -> asyncio.Event:
+    """An event that SIGTERM, Ctrl-C or a closed terminal sets. For the main thread, once per process.
+
+    With a log, a process that cannot stop is ended STOP_TOTAL_S later, and says so there.
+    """
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
+
+    def told() -> None:
+        if log is not None and not stop.is_set():
+            # In a thread: whatever it is that does not end may hold up the loop, or be waited for after it.
+            timer = threading.Timer(STOP_TOTAL_S, _end_overdue, [log])
+            timer.daemon = True
+            timer.start()
+        stop.set()
+
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         # Under nohup SIGHUP is ignored on purpose; SIGINT in a script's background job is not.
         if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:
-            loop.add_signal_handler(number, stop.set)
+            loop.add_signal_handler(number, told)
     return stop
+
+
+def _end_overdue(log: Log) -> NoReturn:
+    """A handler that takes no cancellation, say. What it has leased is tried again when its time is over."""
+    log.warning("stop_overdue", after_s=STOP_TOTAL_S)
+    os._exit(1)
 
 
 async def _note_time(stop: asyncio.Event) -> float:

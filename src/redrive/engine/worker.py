@@ -33,6 +33,7 @@ from redrive.core.ports import (
     Stream,
     TaskStore,
 )
+from redrive.ending import end
 from redrive.engine.agenda import Agenda
 from redrive.engine.breakers import Breakers
 from redrive.engine.lookout import Lookout
@@ -136,24 +137,22 @@ class Worker:
         log.info("worker_started", worker=str(self.worker_id), queues=list(self.queues), concurrency=self._concurrency)
         stopped = asyncio.create_task(stop.wait())
         releasing = asyncio.create_task(self._releaser.run())
+        working = asyncio.create_task(self._work())
         try:
-            working = asyncio.create_task(self._work())
             await asyncio.wait({stopped, working, *self._settler.writers}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            until = asyncio.get_running_loop().time() + DRAIN_S
+            stopped.cancel()
             # A claim that is broken off may have leased tasks that nobody would give back: let it end.
             self._stopping = True
             self._wanted.set()
             self._freed.set()
             await asyncio.wait({working}, timeout=CLAIM_ENDS_S)
-            working.cancel()
-            await asyncio.gather(working, return_exceptions=True)
-        finally:
-            stopped.cancel()
-            releasing.cancel()
-            await asyncio.gather(releasing, return_exceptions=True)
-            broken = [writer for writer in self._settler.writers if writer.done()]
-            await self._drain()
-        for writer in broken:
-            writer.result()  # raises what ended it: better a new process than one that settles nothing
+            await end(working, releasing)
+            broken = [part for part in (working, *self._settler.writers) if part.done() and not part.cancelled()]
+            await self._drain(until)
+        for part in broken:
+            part.result()  # raises what ended it: better a new process than one that claims or settles nothing
 
     async def run_until_idle(self, limit: int | None = None) -> None:
         """Carry out everything that is due now, and what falls due at once by it; with a limit, that many at most.
@@ -173,7 +172,7 @@ class Worker:
                     left -= len(claim.jobs)
                 await self._settled_all()
         finally:
-            await self._drain()
+            await self._drain(asyncio.get_running_loop().time() + DRAIN_S)
 
     async def _settled_all(self) -> None:
         while self._unsettled:
@@ -364,10 +363,9 @@ class Worker:
 
     # -- stopping --------------------------------------------------------------------------------------------------
 
-    async def _drain(self) -> None:
-        """Let tries end, break off those that take too long, and write everything down."""
-        until = asyncio.get_running_loop().time() + DRAIN_S
-        await self._tried_all(within_s=DRAIN_S * 2 / 3)
+    async def _drain(self, until: float) -> None:
+        """Let tries end, break off those that take too long, and write everything down, by this time of the loop."""
+        await self._tried_all(within_s=(until - asyncio.get_running_loop().time()) * 2 / 3)
         self._tries.break_off()
         await self._tried_all(within_s=1)
         try:
@@ -378,12 +376,16 @@ class Worker:
         if self._followups:
             await asyncio.wait(self._followups, timeout=1)
         await self._settler.close()
+        if not self._unsettled:
+            await self._let_go()
+        log.info("worker_stopped", worker=str(self.worker_id), unsettled=self._unsettled)
+
+    async def _let_go(self) -> None:
         try:
             async with asyncio.timeout(1):
                 await self._lookout.let_go()
         except Exception as error:  # noqa: BLE001 - what was ours is free again when its time is over
             log.warning("let_go_failed", error=brief(error))
-        log.info("worker_stopped", worker=str(self.worker_id), unsettled=self._unsettled)
 
     async def _tried_all(self, within_s: float) -> None:
         try:

@@ -17,8 +17,9 @@ from redrive.broker.link import LOST, Patience, close, said, scratch
 from redrive.core.broker import DEAD_SUFFIX, DeadMessage, DeadMessageBook, QueueState
 from redrive.core.broker_route import is_short
 from redrive.core.jobs import JobRecord
+from redrive.ending import end
 from redrive.sources.reading import read_dead_message
-from redrive.sources.staying import end, first_of, stay_connected, watch
+from redrive.sources.staying import first_of, stay_connected, watch
 
 PREFETCH = 500
 BATCH = 200
@@ -84,7 +85,7 @@ class Collector:
         try:
             await stay_connected(self._urls, "redrive collector", stop, partial(self._session, stop), log)
         finally:
-            await end([noting])
+            await end(noting)
 
     async def _session(self, stop: asyncio.Event, connection: AbstractConnection, began: Callable[[], None]) -> str:
         began()
@@ -95,7 +96,7 @@ class Collector:
             return "the connection was lost"
         finally:
             self._connection = None
-            await end(collecting, again_s=2 * DRAIN_S)  # they may be draining
+            await end(*collecting, again_s=2 * DRAIN_S)  # they may be draining
             for count in self._counts.values():
                 count.problem = "RabbitMQ is not connected."
 
@@ -135,7 +136,7 @@ class Collector:
         finally:
             if stop.is_set():
                 await _until_free(subscription.storing)
-            await end([storing])
+            await end(storing)
             await close(channel)
 
     async def _store(self, subscription: _Subscription) -> None:

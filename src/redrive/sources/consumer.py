@@ -30,12 +30,13 @@ from redrive.core.policy import Policy
 from redrive.core.trace import TRACEPARENT
 from redrive.destinations.handler_calls import call_handler
 from redrive.destinations.threads import DaemonThreads
+from redrive.ending import end
 from redrive.observe import traces
 from redrive.observe.traces import Attributes, Entry, Span, Trouble
 from redrive.sources.delivery import Delivery, correlation_of
 from redrive.sources.messages import Message
 from redrive.sources.onward import Onward
-from redrive.sources.staying import end, first_of, stay_connected, unless, watch
+from redrive.sources.staying import first_of, stay_connected, unless, watch
 
 MAX_LOSSES = 15  # a message that takes its consumer with it, again and again, is given up; RabbitMQ 4 does so after 20
 MAX_THREADS = 64
@@ -83,7 +84,7 @@ class Consumer:
             name = f"redrive consumer of {self._spec.queue}"
             await stay_connected(self._urls, name, stop, partial(self._consume, stop), self._log)
         finally:
-            await end(workers)
+            await end(*workers)
             await self._publisher.close()
 
     async def _consume(self, stop: asyncio.Event, connection: AbstractConnection, began: Callable[[], None]) -> str:

@@ -8,10 +8,10 @@ from aiormq.abc import AbstractChannel, AbstractConnection
 
 from redrive.broker.link import LOST, BrokerDown, Patience, close, connect, said
 from redrive.broker.topology import TopologyError, exists
+from redrive.ending import end
 
 WATCH_EVERY_S = 15.0
 WATCH_TIMEOUT_S = 10.0
-CANCEL_AGAIN_S = 1.0
 
 T = TypeVar("T")
 
@@ -60,16 +60,8 @@ async def unless(stop: asyncio.Event, begin: Coroutine[Any, Any, T]) -> T:
     beginning = asyncio.ensure_future(begin)
     if await first_of([beginning, asyncio.ensure_future(stop.wait())]) is beginning:
         return beginning.result()
-    await end([beginning])
+    await end(beginning)
     raise Stopped
-
-
-async def end(tasks: Iterable["asyncio.Future[Any]"], *, again_s: float = CANCEL_AGAIN_S) -> None:
-    """Cancel them, until they have ended: the library loses a cancellation that meets the end of a channel."""
-    while pending := [task for task in tasks if not task.done()]:
-        for task in pending:
-            task.cancel()
-        await asyncio.wait(pending, timeout=again_s)
 
 
 async def first_of(

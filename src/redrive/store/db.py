@@ -9,7 +9,7 @@ they are said in each of them.
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from functools import cache
 from importlib import resources
@@ -31,6 +31,11 @@ COMMAND_TIMEOUT_S = 60.0
 CONNECT_TIMEOUT_S = 10.0
 STREAM_ROWS = 16  # read ahead; each may hold a megabyte
 DEADLOCK_TRIES = 5
+CLOSE_WITHIN_S = 3.0
+TIDY_WITHIN_S = 0.5
+
+# What the end of a connection, or of its server, looks like. A time that is over is an OSError too.
+LOST = (OSError, asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError)
 
 T = TypeVar("T")
 
@@ -111,8 +116,12 @@ async def past_deadlocks(step: Callable[[], Awaitable[T]]) -> T:
 class Database:
     """Connections under one role."""
 
-    def __init__(self, pool: "asyncpg.Pool[Record]", role: DatabaseRole, url: str, size: int) -> None:
+    def __init__(
+        self, pool: "asyncpg.Pool[Record]", role: DatabaseRole, url: str, size: int, terms: Sequence[str] = ()
+    ) -> None:
+        """`terms`: statements that every transaction begins with."""
         self._pool = pool
+        self._terms = terms
         self._turns = asyncio.Semaphore(size)
         self._kept: list[Any] = []
         self.role = role
@@ -139,16 +148,24 @@ class Database:
             reset=leave_as_is,
             **options,
         )
-        return Database(pool, role, url, size) if pooler == "none" else _PooledDatabase(pool, role, url, size, terms)
+        if pooler == "none":
+            return Database(pool, role, url, size)
+        return _PooledDatabase(
+            pool, role, url, size, [f"SET LOCAL {name} = '{value}'" for name, value in terms.items()]
+        )
+
+    def hurry(self, within_s: float) -> None:
+        """The process ends: what is still asked has so long, all in all. Then the connections are cut."""
+        asyncio.get_running_loop().call_later(within_s, self._pool.terminate)
 
     async def close(self) -> None:
         """Close, politely for a moment, then at once: a shutdown must not hang on a dead server."""
         try:
-            async with asyncio.timeout(3):
+            async with asyncio.timeout(CLOSE_WITHIN_S):
                 while self._kept:
                     await self._pool.release(self._kept.pop())
                 await self._pool.close()
-        except TimeoutError:
+        except LOST:
             self._pool.terminate()
 
     async def fetch(self, name: str, *args: object) -> list[Record]:
@@ -169,19 +186,34 @@ class Database:
     @asynccontextmanager
     async def tenant(self, org_id: UUID, role: Role = Role.OWNER) -> AsyncIterator["Session"]:
         """A transaction in which only this org's rows exist, and are changed by those roles only that may."""
-        async with self._lend() as connection, connection.transaction():
-            await connection.execute(_tenant_terms(org_id, role))
+        async with self._begun("BEGIN", _tenant_terms(org_id, role)) as connection:
             session = Session(connection, org_id)
             yield session
         session.committed()
 
     @asynccontextmanager
-    async def transaction(self, *, isolation: Any = None, readonly: bool = False) -> AsyncIterator["Session"]:
-        """A transaction that sees what the role sees (the engine's: every org)."""
-        async with self._lend() as connection, connection.transaction(isolation=isolation, readonly=readonly):
+    async def transaction(self, *, snapshot: bool = False) -> AsyncIterator["Session"]:
+        """A transaction that sees what the role sees (the engine's: every org).
+
+        A snapshot: it reads alone, and all of it sees the same moment.
+        """
+        async with self._begun(f"BEGIN{' ISOLATION LEVEL REPEATABLE READ READ ONLY' * snapshot}") as connection:
             session = Session(connection, None)
             yield session
         session.committed()
+
+    @asynccontextmanager
+    async def _begun(self, begin: str, *more: str) -> AsyncIterator[Any]:
+        """A transaction that begins in one round trip, terms included, and leaves the error that ends it as it is."""
+        async with self._lend() as connection:
+            try:
+                await connection.execute("; ".join((begin, *self._terms, *more)))
+                yield connection
+            except BaseException:
+                async with _tidying(connection):
+                    await connection.execute("ROLLBACK")
+                raise
+            await connection.execute("COMMIT")
 
     @asynccontextmanager
     async def _lend(self) -> AsyncIterator[Any]:
@@ -197,7 +229,8 @@ class Database:
             try:
                 yield connection
             except BaseException:
-                await self._pool.release(connection)
+                async with _tidying(connection):
+                    await self._pool.release(connection)
                 raise
             self._kept.append(connection)
         finally:
@@ -230,12 +263,6 @@ class _PooledDatabase(Database):
     used. So every statement runs in a transaction, and each begins by saying the role and the plans, for itself alone.
     """
 
-    def __init__(
-        self, pool: "asyncpg.Pool[Record]", role: DatabaseRole, url: str, size: int, terms: Mapping[str, str]
-    ) -> None:
-        super().__init__(pool, role, url, size)
-        self._terms = "; ".join(f"SET LOCAL {name} = '{value}'" for name, value in terms.items())
-
     async def fetch(self, name: str, *args: object) -> list[Record]:
         async with self.transaction() as session:
             return await session.fetch(name, *args)
@@ -248,43 +275,20 @@ class _PooledDatabase(Database):
         async with self.transaction() as session:
             return await session.execute(name, *args)
 
-    @asynccontextmanager
-    async def tenant(self, org_id: UUID, role: Role = Role.OWNER) -> AsyncIterator["Session"]:
-        async with self._begun(f"BEGIN; {self._terms}; {_tenant_terms(org_id, role)}") as connection:
-            session = Session(connection, org_id)
-            yield session
-        session.committed()
 
-    @asynccontextmanager
-    async def transaction(self, *, isolation: Any = None, readonly: bool = False) -> AsyncIterator["Session"]:
-        level = f" ISOLATION LEVEL {isolation.replace('_', ' ')}" if isolation else ""
-        begin = f"BEGIN{level}{' READ ONLY' if readonly else ''}"
-        async with self._begun(f"{begin}; {self._terms}") as connection:
-            session = Session(connection, None)
-            yield session
-        session.committed()
+@asynccontextmanager
+async def _tidying(connection: Any) -> AsyncIterator[None]:
+    """What is done with a connection behind an error, which the caller is to hear of, and of nothing else: a loop that
+    is cancelled while its server goes away would take the lost connection for the error, and go on for ever.
 
-    @asynccontextmanager
-    async def _begun(self, how: str) -> AsyncIterator[Any]:
-        """A transaction that begins in one round trip, terms included: asyncpg's own would take two."""
-        async with self._lend() as connection:
-            try:
-                await connection.execute(how)
-                yield connection
-            except BaseException:
-                await _roll_back(connection)
-                raise
-            await connection.execute("COMMIT")
-
-
-async def _roll_back(connection: Any) -> None:
-    """End a transaction that failed. Where that fails too, the connection goes: its server must not be lent on so."""
-    if connection.is_closed():
-        return
+    Where tidying fails too, or takes long, the connection goes: its server must not be lent on so.
+    """
     try:
-        await connection.execute("ROLLBACK")
-    except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError):
-        connection.terminate()
+        async with asyncio.timeout(TIDY_WITHIN_S):
+            yield
+    except LOST:
+        with contextlib.suppress(asyncpg.InterfaceError):  # the pool has ended it already
+            connection.terminate()
 
 
 class Session:

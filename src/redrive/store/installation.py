@@ -73,7 +73,7 @@ class Installation:
 
     async def numbers(self) -> Numbers:
         """In one snapshot: what one of them knows of, all of them do."""
-        async with self._engine.transaction(isolation="repeatable_read", readonly=True) as session:
+        async with self._engine.transaction(snapshot=True) as session:
             facts = await session.fetchrow("installation_facts", self._clock.now(), SILENT_AFTER_S)
             summed = await totals(session)
             jobs = await list_jobs(session, self._clock)

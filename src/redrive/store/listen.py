@@ -15,7 +15,7 @@ import structlog
 from redrive.core.watching import WATCH_CHANNEL, channel_of
 from redrive.observe.process_metrics import LISTENING
 from redrive.observe.watch import FLUSH_S, gallery
-from redrive.store.db import Connection, query
+from redrive.store.db import LOST, Connection, query
 
 CHANNEL = "redrive_due"
 RECONNECT_FIRST_S = 0.2
@@ -35,7 +35,7 @@ async def listen(url: str, wake: Callable[[str], None]) -> None:
             await _listen_once(url, wake, link)
             pause_s = RECONNECT_FIRST_S
             log.warning("listen_ended")
-        except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError) as error:
+        except LOST as error:
             log.warning("listen_lost", error=f"{type(error).__name__}: {error}", again_in_s=pause_s)
         await asyncio.sleep(pause_s)
         pause_s = min(pause_s * 2, RECONNECT_MOST_S)

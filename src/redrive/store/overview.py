@@ -70,7 +70,7 @@ class Overview:
 
 async def overview(engine: Database, org: tuple[UUID, str] | None, clock: Clock) -> Overview:
     org_id, name = org if org is not None else (None, None)
-    async with engine.transaction(isolation="repeatable_read", readonly=True) as session:
+    async with engine.transaction(snapshot=True) as session:
         now = clock.now()
         pulses = await session.fetch("top_pulse", org_id, now, MINUTES)
         counted = {row["name"]: row["n"] for row in await session.fetch("top_counters", org_id)}

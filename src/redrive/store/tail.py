@@ -17,6 +17,7 @@ import asyncpg
 import msgspec
 
 from redrive.core.watching import WATCH_CHANNEL, Wish, channel_of, word_of_act
+from redrive.ending import end
 from redrive.store.db import Connection, Record, connect, query
 from redrive.store.listen import tail_secret
 
@@ -82,9 +83,7 @@ class Tail:
                 if None in batch:
                     raise ConnectionError("The database ended the connection.")
         finally:
-            for task in calling:
-                task.cancel()
-            await asyncio.gather(*calling, return_exceptions=True)
+            await end(*calling)
 
     def _hear(self, said: str) -> None:
         told = msgspec.json.decode(said)

@@ -11,18 +11,15 @@ import time
 from collections.abc import Callable
 from uuid import UUID
 
-import asyncpg
 import structlog
 
 from redrive.store.clock import Clock
-from redrive.store.db import Database
+from redrive.store.db import LOST, Database
 
 LEASE_S = 15.0
 RENEW_EVERY_S = 5.0
 WITHIN_S = 4.0  # a database that does not answer must not keep the next renewal waiting
 LET_GO_WITHIN_S = 1.0
-
-OUTAGES = (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError)
 
 log = structlog.get_logger("redrive.metrics")
 
@@ -65,7 +62,7 @@ class Teller:
         while True:
             try:
                 await self.renew()
-            except OUTAGES as error:
+            except LOST as error:
                 if is_heard:
                     log.warning("telling_not_renewed", error_type=type(error).__name__, again_in_s=RENEW_EVERY_S)
                 is_heard = False
@@ -81,5 +78,5 @@ class Teller:
                 if self.tells:
                     self._until = 0.0
                     await self._engine.execute("end_telling", self._server)
-        except OUTAGES as error:
+        except LOST as error:
             log.warning("telling_not_let_go", error_type=type(error).__name__)
