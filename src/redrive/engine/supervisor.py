@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from time import monotonic
 from typing import Any, NoReturn, Protocol
 
-from redrive.ending import end
 from redrive.process import Process
 
 STOP_GRACE_S = 8.0  # of the 10 s that stopping may take in all
@@ -124,7 +123,8 @@ class Supervisor:
             began = stopping.result() if stopping.done() and not stopping.cancelled() else monotonic()
             stopping.cancel()
             if self._postgres is not None and keeping is not None:
-                await end(keeping)
+                keeping.cancel()
+                await asyncio.wait([keeping])
                 left_s = STOP_TOTAL_S - (monotonic() - began)
                 await self._postgres.stop(max(left_s, MIN_POSTGRES_STOP_S))
 
