@@ -68,10 +68,10 @@ class Run:
     received: list[str]
 
 
-async def a_relay(served: Served, **fields: object) -> dict[str, Any]:
+async def a_relay(served: Served, *, timeout_s: float = 2, **fields: object) -> dict[str, Any]:
     remote = Remote(served.host, served.port, ADMIN_KEY)
     await remote.policy("quick", **QUICK | {"max_retries": 1_000})
-    relay = await remote.relay(policy="quick", timeout_s=2, **fields)
+    relay = await remote.relay(policy="quick", timeout_s=timeout_s, **fields)
     remote.close()
     return relay
 
@@ -134,7 +134,7 @@ async def test_first_arrivals_are_in_the_order_of_acceptance(run: Run) -> None:
 
 async def test_told_to_stop_under_load_the_edge_ends_in_time_and_leaves_nothing_leased(durable_dir: Path) -> None:
     async with open_holding() as receiver, serve("--no-worker", data_dir=durable_dir) as served:
-        relay = await a_relay(served)
+        relay = await a_relay(served, timeout_s=60)
         sender = Sender(relay)
         async with hub(f"http://{served.host}:{served.port}", relay["id"], receiver.url):
             await sender.send(served, 20)

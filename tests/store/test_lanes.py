@@ -418,11 +418,10 @@ async def test_a_long_lane_costs_a_claim_nothing(engine: Engine, shared_database
     async def pages() -> int:
         text = f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {query('claim')}"
         async with engine.db.transaction() as session:  # under the engine's own settings
-            trial = session._connection.transaction()
-            await trial.start()
+            await session._connection.execute("SAVEPOINT trial")
             asked = claim_arguments(engine, engine.first_tries(other))
             (plan,) = json.loads(await session._connection.fetchval(text, *asked))
-            await trial.rollback()
+            await session._connection.execute("ROLLBACK TO trial")
         return int(plan["Plan"]["Shared Hit Blocks"]) + int(plan["Plan"]["Shared Read Blocks"])
 
     await engine.accept("other")
