@@ -25,7 +25,7 @@ async def test_an_api_without_a_worker_tells_people_by_every_way_and_shows_no_se
 
 async def _tell_all(database_url: str, receiver: HoldingReceiver, mail: MailServer, smtp_url: str) -> None:
     env = {"REDRIVE_SMTP_URL": smtp_url}
-    async with serve("--workers", "0", "--database-url", database_url, env=env) as served:
+    async with serve("--workers", "0", "--database-url", database_url, env=env, anew=True) as served:
         api = Remote(served.host, served.port, ADMIN_KEY)
         try:
             url = f"json://canary-user:canary-secret@127.0.0.1:{receiver.port}/canary-path"

@@ -85,7 +85,7 @@ async def test_a_canary_in_every_secret_place_is_nowhere_to_be_seen(database_url
         env |= {"REDRIVE_LOG_LEVEL": "debug", "REDRIVE_TRACE_SHARE": "1", "REDRIVE_RABBITMQ_COLLECT": "some-dlq"}
         data_dir.joinpath("flawed_app.py").write_text(APP.format(url=planted["database_url"]))
         async with (
-            serve("--no-worker", env=env) as served,
+            serve("--no-worker", env=env, anew=True) as served,
             worker(planted["database_url"], "--app", "flawed_app:app", cwd=data_dir, env=env) as working,
         ):
             api = Remote(served.host, served.port, ADMIN_KEY)

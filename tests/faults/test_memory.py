@@ -43,7 +43,7 @@ async def test_a_worker_with_500_deliveries_in_flight_stays_small(database_url: 
 
 
 async def test_an_api_process_does_not_grow_with_what_it_accepts(database_url: str) -> None:
-    async with serve("--no-worker", env={"REDRIVE_DATABASE_URL": database_url}) as served:
+    async with serve("--no-worker", env={"REDRIVE_DATABASE_URL": database_url}, anew=True) as served:
         remote = Remote(served.host, served.port, ADMIN_KEY)
         batch = [{"event_type": "nobody.listens", "payload": {"text": "x" * 500}} for _ in range(1_000)]
         measured_mb = []

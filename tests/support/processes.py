@@ -210,9 +210,11 @@ class Served:
 
 @asynccontextmanager
 async def serve(
-    *words: str, data_dir: Path | None = None, env: Mapping[str, str] = MappingProxyType({})
+    *words: str, data_dir: Path | None = None, env: Mapping[str, str] = MappingProxyType({}), anew: bool = False
 ) -> AsyncIterator[Served]:
-    """`redrive serve` on a free port; on an embedded PostgreSQL in the folder, if one is given."""
+    """`redrive serve` on a free port; on an embedded PostgreSQL in the folder, if one is given. `anew`: its processes
+    too are loaded from the beginning.
+    """
     given = {
         "REDRIVE_ADMIN_KEY": ADMIN_KEY,
         "REDRIVE_SECRET_KEY": SECRET_KEY,
@@ -221,7 +223,7 @@ async def serve(
         **({"REDRIVE_DATA_DIR": str(data_dir)} if data_dir else {}),
         **env,
     }
-    async with program("serve", "--json", "--port", "0", *words, env=given) as running:
+    async with program("serve", "--json", "--port", "0", *words, env=given, anew=anew) as running:
         where = urlsplit(json.loads(await running.first_output())["url"])
         assert where.hostname is not None
         assert where.port is not None

@@ -5,19 +5,27 @@ Run by begun.py as a script, with one end of a socket pair as its only argument.
 """
 
 import atexit
+import ctypes
 import gc
 import json
 import os
 import signal
 import socket
 import sys
-from collections.abc import Callable
+import traceback
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
-from typing import NoReturn
+from pathlib import Path
+from typing import Any, NoReturn
 
 from typer.main import get_command
 
+from redrive.process import Process
+from redrive.process_launch import PR_SET_PDEATHSIG
+
 MAX_REQUEST_BYTES = 256 * 1024
+MAX_FDS = 1024
+CHILD = "redrive.cli.child"
 STREAMS = 3  # what a request brings: stdin, stdout, stderr; then where to say how it ended
 
 
@@ -26,10 +34,11 @@ _codes: list[int] = []  # how the command of this process ended, once it has
 
 def main(door: socket.socket) -> None:
     atexit.register(_leave)  # before anybody else, so it is called after all others
+    from redrive.cli import child
     from redrive.cli.main import app
 
     redrive = get_command(app)  # all commands, put together once
-    for part in ("redrive.app", "redrive.consume_process", "redrive.hub"):
+    for part in ("redrive.app", "redrive.api_process", "redrive.consume_process", "redrive.hub"):
         import_module(part)
 
     gc.freeze()  # what is loaded stays: the copies need not look through it
@@ -39,6 +48,7 @@ def main(door: socket.socket) -> None:
         if os.fork() == 0:
             door.close()
             _become(fds, **json.loads(message))
+            _begin_children_as_copies(child.main)
             _run_to_its_end(redrive)
         for fd in fds:
             os.close(fd)
@@ -86,6 +96,73 @@ def _guard(pid: int, report: socket.socket) -> NoReturn:
     _, status = os.waitpid(pid, 0)
     report.send(str(os.waitstatus_to_exitcode(status)).encode())
     os._exit(0)
+
+
+class _Copy:
+    """As much of subprocess.Popen as Process asks for."""
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+
+    def wait(self) -> int:
+        return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+
+
+def _begin_children_as_copies(main: Callable[[], object]) -> None:
+    """Those of `serve`, in this process, from now on: it has loaded all that they need. Each is its child as any other,
+    with a session, an environment and files of its own, and dies with it. `main`: what they run, by sys.argv.
+
+    That they start from the beginning is shown by cli/test_serve.py.
+    """
+    shipped = Process.spawn
+
+    def spawn(argv: Sequence[str], *, death_signal: signal.Signals, env: Mapping[str, str], **more: Any) -> Process:
+        if CHILD not in argv:
+            return shipped(argv, death_signal=death_signal, env=env, **more)
+        parent = os.getpid()
+        # A signal between the fork and the child's own handlers would be told to the parent's loop.
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+        pid = os.fork()
+        if pid == 0:
+            _run_child(main, list(argv[argv.index(CHILD) :]), parent, death_signal, env, mask)
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        return Process(_Copy(pid), Path(argv[0]).name)  # type: ignore[arg-type]
+
+    Process.spawn = spawn  # type: ignore[method-assign]
+
+
+def _run_child(
+    main: Callable[[], object],
+    words: list[str],
+    parent: int,
+    death_signal: signal.Signals,
+    env: Mapping[str, str],
+    mask: set[signal.Signals | int],
+) -> NoReturn:
+    """Never back into the frames of the parent, which are this process's too."""
+    code = 1
+    try:
+        signal.set_wakeup_fd(-1)
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, signal.SIG_DFL)
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        os.setsid()
+        assert ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, int(death_signal), 0, 0, 0) == 0
+        assert os.getppid() == parent
+        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+        os.closerange(3, MAX_FDS)
+        os.environ.clear()
+        os.environ.update(env)
+        sys.argv = words
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        main()
+    except SystemExit as end:
+        code = end.code if isinstance(end.code, int) else int(end.code is not None)
+    except BaseException:  # noqa: BLE001 - told, and its end
+        traceback.print_exc()
+    finally:
+        sys.stderr.flush()
+        os._exit(code)
 
 
 if __name__ == "__main__":
