@@ -286,7 +286,7 @@ async def run_worker(
                 if collecting:
                     await asyncio.wait(collecting, timeout=COLLECTOR_ENDS_S)
             finally:
-                engine.hurry(0.0 if worker.unsettled else GOODBYE_S)  # unsettled: the database is away
+                engine.hurry(0.0 if worker.unwritten else GOODBYE_S)
                 await end(*beside)
                 await health.close()
                 await heartbeat.leave()

@@ -378,6 +378,7 @@ async def test_a_worker_whose_handler_hangs_ends_in_time(
         attempt = await the_attempt(engine, task)
         assert (attempt["result"], attempt["possible_duplicate"]) == ("released", True)
         assert (await engine.task_of(other_id))["state"] == "leased"  # until its lease ends
+        assert await engine.sql.fetchval("SELECT count(*) FROM redrive.worker") == 0, "both have said that they go"
 
 
 async def test_a_handler_s_error_is_redacted_before_it_is_stored(engine: Engine) -> None:

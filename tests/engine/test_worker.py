@@ -448,6 +448,18 @@ async def test_a_try_lost_with_the_last_retry_is_not_made_good_by_a_hold(engine:
     assert (task["state"], task["reason"], task["attempts"]) == ("dead", "exhausted", 1)
 
 
+async def test_a_worker_whose_claiming_breaks_ends_and_says_why(live: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with live.worker() as worker:
+
+        def broken() -> int:
+            raise ArithmeticError("a bug")
+
+        monkeypatch.setattr(worker, "_free", broken)
+        with pytest.raises(ArithmeticError, match="a bug"):
+            async with asyncio.timeout(10):
+                await worker.run(asyncio.Event())
+
+
 async def test_a_worker_whose_settling_breaks_ends_instead_of_living_on(
     live: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:

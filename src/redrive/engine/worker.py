@@ -119,6 +119,11 @@ class Worker:
         return self._unsettled
 
     @property
+    def unwritten(self) -> int:
+        """Results on their way to the database. Once it has drained: those that the database did not take."""
+        return self._unsettled - self._trying
+
+    @property
     def reaches_store(self) -> bool:
         """Whether it found its work, or that there is none, when it looked last."""
         return self._reaches_store
@@ -376,7 +381,7 @@ class Worker:
         if self._followups:
             await asyncio.wait(self._followups, timeout=1)
         await self._settler.close()
-        if not self._unsettled:
+        if not self.unwritten:
             await self._let_go()
         log.info("worker_stopped", worker=str(self.worker_id), unsettled=self._unsettled)
 
