@@ -45,6 +45,16 @@ async def test_keys_and_clicks_are_done_when_the_scripts_are_there(
     await expect(page.get_by_role("dialog", name="Permanently delete this entry?")).to_be_visible()
 
 
+async def test_a_menu_that_is_opened_early_has_all_that_it_offers(
+    installation: Installation, signed_in: SignedIn
+) -> None:
+    await installation.api.post("/v1/orgs", {"name": "elsewhere"})
+    page = await signed_in()
+    async with scripts_under_way(page, "/settings"):
+        await page.locator("[data-account] summary").click()
+    await expect(page.get_by_role("list", name="Switch org").get_by_role("button", name="elsewhere")).to_be_visible()
+
+
 async def test_what_is_done_twice_in_haste_is_done_once(
     installation: Installation, receiver: Receiver, clock: ManualClock, signed_in: SignedIn, visit: Visit
 ) -> None:

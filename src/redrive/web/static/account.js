@@ -56,6 +56,7 @@ async function go(org) {
 
 const details = document.querySelector("[data-account]");
 details?.addEventListener("toggle", () => showOrgs(details));
+if (details) showOrgs(details); // where it was opened before this script came
 document.addEventListener("click", (event) => {
   if (details?.open && !details.contains(event.target)) details.open = false;
 });
