@@ -5,9 +5,7 @@ redrives, pauses and transactions that commit late against a real PostgreSQL. Wh
 after them, is marked as such; of all the rest the order is checked. Each claimed one knows how many died before it.
 """
 
-import asyncio
 from collections.abc import Coroutine
-from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, ClassVar, TypeVar
@@ -18,17 +16,15 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
-from conftest import database_of
 from redrive.core.decide import Reason
 from redrive.core.ports import Job, Released
 from redrive.core.presets import PRESETS
 from redrive.store import dead_letters
 from redrive.store.db import query
 from redrive.store.dead_letters import Order
-from redrive.store.embedded import EmbeddedPostgres
 from redrive.store.orgs import DEFAULT_ORG, ensure_org
 from redrive.store.pausing import PauseScope
-from support.engine import PERSON, SHARED, Connection, Engine, ManualClock, clear, open_engine
+from support.engine import PERSON, Connection, Engine, ManualClock, Shared, clear
 
 EXAMPLES, STEPS = 20, 30
 LANES = ["ordered", "halting", "key a", "key b"]
@@ -49,9 +45,9 @@ class Lane:
 
 
 class Lanes(RuleBasedStateMachine):
-    runner: ClassVar[asyncio.Runner]
+    shared: ClassVar[Shared]
     engine: ClassVar[Engine]
-    owner: ClassVar[Connection]
+    callers: ClassVar[list[Connection]]  # who have no transaction open
 
     def __init__(self) -> None:
         super().__init__()
@@ -68,11 +64,11 @@ class Lanes(RuleBasedStateMachine):
         self.do(self._start())
 
     def do(self, work: Coroutine[Any, Any, T]) -> T:
-        return self.runner.run(work)
+        return self.shared.do(work)
 
     async def _start(self) -> None:
         engine = self.engine
-        await clear(self.owner)
+        await clear(self.shared.owner)
         engine.clock = engine.tasks._clock = self.clock
         engine.org_id = await ensure_org(engine.db, DEFAULT_ORG, PRESETS, overridden=frozenset())
         self.ordered = await engine.endpoint("ordered", event_types=("ordered",), ordered=True)
@@ -99,7 +95,7 @@ class Lanes(RuleBasedStateMachine):
         """A caller hands in and does not commit yet."""
 
         async def begin() -> tuple[Connection, Any, UUID, int]:
-            connection = await asyncpg.connect(self.engine.url)
+            connection = self.callers.pop() if self.callers else await asyncpg.connect(self.engine.url)
             transaction = connection.transaction()
             await transaction.start()
             return connection, transaction, await connection.fetchval(PUBLISH, "ordered"), self._next_step()
@@ -115,7 +111,7 @@ class Lanes(RuleBasedStateMachine):
     def _commit(self, begun: tuple[Connection, Any, UUID, int]) -> None:
         async def commit() -> None:
             await begun[1].commit()
-            await begun[0].close()
+            self.callers.append(begun[0])
 
         self.do(commit())
         self._note_accepted("ordered", begun[2], begun[3])
@@ -266,26 +262,20 @@ class Lanes(RuleBasedStateMachine):
 
 
 def test_each_lane_delivers_in_the_order_of_acceptance_whatever_interleaves(
-    postgres: EmbeddedPostgres, empty_url: str
+    shared_database: Shared, live: Engine
 ) -> None:
-    with asyncio.Runner() as runner:
-        stack = AsyncExitStack()
-        Lanes.runner = runner
-        Lanes.engine = runner.run(stack.enter_async_context(open_engine(empty_url, ManualClock())))
-        owner = runner.run(asyncpg.connect(database_of(postgres.superuser_url, SHARED)))
-        runner.run(owner.execute("SET session_replication_role = replica"))
-        Lanes.owner = owner
-        try:
-            run_state_machine_as_test(
-                Lanes,
-                settings=settings(
-                    max_examples=EXAMPLES,
-                    stateful_step_count=STEPS,
-                    deadline=None,
-                    suppress_health_check=list(HealthCheck),
-                    phases=(Phase.explicit, Phase.reuse, Phase.generate),
-                ),
-            )
-        finally:
-            runner.run(owner.close())
-            runner.run(stack.aclose())
+    Lanes.shared, Lanes.engine, Lanes.callers = shared_database, live, []
+    try:
+        run_state_machine_as_test(
+            Lanes,
+            settings=settings(
+                max_examples=EXAMPLES,
+                stateful_step_count=STEPS,
+                deadline=None,
+                suppress_health_check=list(HealthCheck),
+                phases=(Phase.explicit, Phase.reuse, Phase.generate),
+            ),
+        )
+    finally:
+        for caller in Lanes.callers:
+            shared_database.do(caller.close())

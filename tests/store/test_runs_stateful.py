@@ -5,20 +5,16 @@ what people see of every run with a model after every step. A trigger keeps ever
 between two looks is missed. In the end the conservation proof is clean.
 """
 
-import asyncio
 from collections.abc import Coroutine, Sequence
-from contextlib import AsyncExitStack
 from datetime import timedelta
 from itertools import count
 from typing import Any, ClassVar, TypeVar
 from uuid import UUID
 
-import asyncpg
 from hypothesis import HealthCheck, Phase, assume, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
 
-from conftest import database_of
 from redrive.api.run_shapes import status_of
 from redrive.core.decide import Die, Reason, RetryIn, Succeed
 from redrive.core.lifecycle import MARKS
@@ -29,7 +25,6 @@ from redrive.core.run_states import RUN_ACTS, RUN_TRANSITIONS, STEP_ACTS, STEP_T
 from redrive.core.workflow import Workflow
 from redrive.store import replays, runs, workflows
 from redrive.store.check import check
-from redrive.store.embedded import EmbeddedPostgres
 from redrive.store.orgs import DEFAULT_ORG, ensure_org, new_id
 from redrive.store.pausing import PauseScope
 from redrive.store.replays import Mode, Replay
@@ -42,11 +37,10 @@ from support.engine import (
     PERSON,
     REFUSED,
     UNAVAILABLE,
-    Connection,
     Engine,
     ManualClock,
+    Shared,
     clear,
-    open_engine,
 )
 
 from .run_model import DEAD, DELETED, HELD, LEASED, OPEN, WAIT_S, WAITING, Run, Step, Task
@@ -73,6 +67,11 @@ END $$;
 CREATE TRIGGER note_run_change AFTER UPDATE ON redrive.run FOR EACH ROW
   WHEN (OLD.status <> NEW.status) EXECUTE FUNCTION public.note_run_change();
 """
+UNWATCH = """
+DROP TRIGGER note_run_change ON redrive.run;
+DROP FUNCTION public.note_run_change;
+DROP TABLE public.run_change;
+"""
 CHANGES = "DELETE FROM public.run_change RETURNING n, was, became"
 UNDER_WAY = "SELECT run_id FROM redrive.task WHERE run_id IS NOT NULL AND open GROUP BY run_id HAVING count(*) > 1"
 picks = st.integers(0, 10**6)
@@ -81,9 +80,8 @@ T = TypeVar("T")
 
 
 class Runs(RuleBasedStateMachine):
-    runner: ClassVar[asyncio.Runner]
+    shared: ClassVar[Shared]
     engine: ClassVar[Engine]
-    owner: ClassVar[Connection]
 
     def __init__(self) -> None:
         super().__init__()
@@ -96,12 +94,12 @@ class Runs(RuleBasedStateMachine):
         self.do(self._start())
 
     def do(self, work: Coroutine[Any, Any, T]) -> T:
-        return self.runner.run(work)
+        return self.shared.do(work)
 
     async def _start(self) -> None:
         engine = self.engine
-        await clear(self.owner)
-        await self.owner.execute("DELETE FROM public.run_change")
+        await clear(self.shared.owner)
+        await self.shared.owner.execute("DELETE FROM public.run_change")
         engine.clock = self.clock
         engine.tasks = type(engine.tasks)(engine.db, self.clock)
         engine.org_id = await ensure_org(engine.db, DEFAULT_ORG, PRESETS, overridden=frozenset())
@@ -347,7 +345,7 @@ class Runs(RuleBasedStateMachine):
         self.do(self._look(by_a_person))
 
     async def _look(self, by_a_person: bool) -> None:
-        for change in await self.owner.fetch(CHANGES):
+        for change in await self.shared.owner.fetch(CHANGES):
             move = RunStatus(change["was"]), RunStatus(change["became"])
             assert move in RUN_TRANSITIONS, move
             assert by_a_person or move not in RUN_ACTS, move
@@ -408,28 +406,20 @@ class Runs(RuleBasedStateMachine):
 
 
 def test_a_run_takes_each_step_once_and_stands_where_its_steps_say_whatever_interleaves(
-    postgres: EmbeddedPostgres, database_url: str
+    shared_database: Shared, live: Engine
 ) -> None:
-    name = database_url.partition("?")[0].rpartition("/")[2]
-    with asyncio.Runner() as runner:
-        stack = AsyncExitStack()
-        Runs.runner = runner
-        Runs.engine = runner.run(stack.enter_async_context(open_engine(database_url, ManualClock())))
-        owner = runner.run(asyncpg.connect(database_of(postgres.superuser_url, name)))
-        runner.run(owner.execute(WATCH))
-        runner.run(owner.execute("SET session_replication_role = replica"))
-        Runs.owner = owner
-        try:
-            run_state_machine_as_test(
-                Runs,
-                settings=settings(
-                    max_examples=EXAMPLES,
-                    stateful_step_count=STEPS,
-                    deadline=None,
-                    suppress_health_check=list(HealthCheck),
-                    phases=(Phase.explicit, Phase.reuse, Phase.generate),
-                ),
-            )
-        finally:
-            runner.run(owner.close())
-            runner.run(stack.aclose())
+    Runs.shared, Runs.engine = shared_database, live
+    shared_database.do(shared_database.owner.execute(WATCH))
+    try:
+        run_state_machine_as_test(
+            Runs,
+            settings=settings(
+                max_examples=EXAMPLES,
+                stateful_step_count=STEPS,
+                deadline=None,
+                suppress_health_check=list(HealthCheck),
+                phases=(Phase.explicit, Phase.reuse, Phase.generate),
+            ),
+        )
+    finally:
+        shared_database.do(shared_database.owner.execute(UNWATCH))

@@ -1,6 +1,5 @@
 """The delay of a retry is computed in two places, the program and the database: they agree (A-4)."""
 
-import asyncio
 from collections.abc import AsyncIterator
 from datetime import timedelta
 
@@ -12,7 +11,7 @@ from hypothesis import strategies as st
 
 from redrive.core.policy import MAX_DELAY_S, Policy, PolicyKind, retry_delay
 from redrive.core.presets import PRESETS
-from support.engine import Connection
+from support.engine import Connection, Shared
 
 TOLERANCE = timedelta(microseconds=1)
 Row = tuple[Policy, int, float]
@@ -72,20 +71,13 @@ async def test_the_presets_have_the_same_delays_in_the_database(conn: Connection
     await _agree(conn, presets)
 
 
-def test_any_policy_has_the_same_delay_in_the_database(empty_url: str) -> None:
-    """Hypothesis drives a connection and a loop of its own: examples come one after the other, in one thread."""
-    with asyncio.Runner() as runner:
-        connection = runner.run(asyncpg.connect(empty_url))
+def test_any_policy_has_the_same_delay_in_the_database(shared_database: Shared, conn: Connection) -> None:
+    @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+    @given(rows)
+    def agree(rows: list[Row]) -> None:
+        shared_database.do(_agree(conn, rows))
 
-        @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
-        @given(rows)
-        def agree(rows: list[Row]) -> None:
-            runner.run(_agree(connection, rows))
-
-        try:
-            agree()
-        finally:
-            runner.run(connection.close())
+    agree()
 
 
 async def _agree(conn: Connection, rows: list[Row]) -> None:

@@ -4,14 +4,11 @@ Hypothesis drives accept, claim, settle, lost leases, late results and every act
 PostgreSQL, and compares every row after every step.
 """
 
-import asyncio
 from collections.abc import Coroutine
-from contextlib import AsyncExitStack
 from datetime import UTC, datetime
 from typing import Any, ClassVar, Literal, TypeVar
 from uuid import UUID
 
-import asyncpg
 from hypothesis import HealthCheck, Phase, assume, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -23,7 +20,6 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from conftest import database_of
 from redrive.core.decide import Succeed
 from redrive.core.outcome import Category, Failure, Success
 from redrive.core.policy import Policy
@@ -31,9 +27,8 @@ from redrive.core.ports import NO_EXCHANGE, Job, Settlement
 from redrive.core.presets import PRESETS
 from redrive.store.check import check
 from redrive.store.db import Database, Record
-from redrive.store.embedded import EmbeddedPostgres
 from redrive.store.orgs import DEFAULT_ORG, ensure_org
-from support.engine import MARGIN_S, SHARED, Connection, Engine, ManualClock, clear, open_engine
+from support.engine import MARGIN_S, Engine, ManualClock, Shared, clear
 
 from .model import DEAD, FOREVER, PAYLOAD, WAITING, Model, Task
 
@@ -62,10 +57,9 @@ T = TypeVar("T")
 
 
 class Books(RuleBasedStateMachine):
-    runner: ClassVar[asyncio.Runner]
+    shared: ClassVar[Shared]
     engine: ClassVar[Engine]
     janitor: ClassVar[Database]
-    owner: ClassVar[Connection]
 
     def __init__(self) -> None:
         super().__init__()
@@ -76,11 +70,11 @@ class Books(RuleBasedStateMachine):
         self.do(self._start())
 
     def do(self, work: Coroutine[Any, Any, T]) -> T:
-        return self.runner.run(work)
+        return self.shared.do(work)
 
     async def _start(self) -> None:
         engine = self.engine
-        await clear(self.owner)
+        await clear(self.shared.owner)
         engine.clock = engine.tasks._clock = self.clock
         engine.org_id = await ensure_org(engine.db, DEFAULT_ORG, PRESETS, overridden=frozenset())
         for name, spec in POLICIES.items():
@@ -267,29 +261,20 @@ def _seen(row: Record) -> tuple[str, int, int, int, str | None, datetime, dateti
     return row["state"], row["attempts"], row["fence"], row["generation"], row["reason"], due, ends
 
 
-def test_the_database_holds_what_the_model_holds_whatever_happens(postgres: EmbeddedPostgres, empty_url: str) -> None:
-    """The machine has an event loop of its own: its connections are not the session's."""
-    with asyncio.Runner() as runner:
-        stack = AsyncExitStack()
-        Books.runner = runner
-        Books.engine = runner.run(stack.enter_async_context(open_engine(empty_url, ManualClock())))
-        Books.janitor = runner.run(Database.open(empty_url, role="redrive_janitor", size=1, name="test-janitor"))
-        owner = runner.run(asyncpg.connect(database_of(postgres.superuser_url, SHARED)))
-        runner.run(owner.execute("SET session_replication_role = replica"))
-        Books.owner = owner
-        try:
-            run_state_machine_as_test(
-                Books,
-                settings=settings(
-                    max_examples=EXAMPLES,
-                    stateful_step_count=STEPS,
-                    deadline=None,
-                    # Thirty steps can be read as they are; making them fewer would run into the test's time limit.
-                    phases=(Phase.explicit, Phase.reuse, Phase.generate),
-                    suppress_health_check=list(HealthCheck),
-                ),
-            )
-        finally:
-            runner.run(owner.close())
-            runner.run(Books.janitor.close())
-            runner.run(stack.aclose())
+def test_the_database_holds_what_the_model_holds_whatever_happens(shared_database: Shared, live: Engine) -> None:
+    Books.shared, Books.engine = shared_database, live
+    Books.janitor = shared_database.do(Database.open(live.url, role="redrive_janitor", size=1, name="test-janitor"))
+    try:
+        run_state_machine_as_test(
+            Books,
+            settings=settings(
+                max_examples=EXAMPLES,
+                stateful_step_count=STEPS,
+                deadline=None,
+                # Thirty steps can be read as they are; making them fewer would run into the test's time limit.
+                phases=(Phase.explicit, Phase.reuse, Phase.generate),
+                suppress_health_check=list(HealthCheck),
+            ),
+        )
+    finally:
+        shared_database.do(Books.janitor.close())

@@ -15,7 +15,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mappi
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 from uuid import UUID
 
 import asyncpg
@@ -53,7 +53,7 @@ from redrive.engine.worker import Worker
 from redrive.store import dead_letters, endpoints, inbox, orgs, pausing, policies, removal, retry_queue
 from redrive.store.audit import Act
 from redrive.store.clock import Clock, DatabaseClock
-from redrive.store.db import Database, Record
+from redrive.store.db import Database, Record, leave_as_is
 from redrive.store.embedded import EmbeddedPostgres
 from redrive.store.endpoint_states import BreakerStates
 from redrive.store.endpoints import Endpoints, EndpointSpec, EndpointTermsBook
@@ -66,6 +66,7 @@ from redrive.store.seal import Sealer
 from redrive.store.tasks import Tasks
 
 Connection: TypeAlias = "asyncpg.Connection[Record]"
+T = TypeVar("T")
 
 START = datetime(2031, 5, 4, 12, 0, tzinfo=UTC)
 LOOPBACK = AddressRules.parse("127.0.0.0/8")
@@ -76,6 +77,27 @@ REFUSED = Failure(Category.CLIENT_ERROR, "HTTP 404 Not Found", status_code=404)
 MARGIN_S = 15.0
 SHARED = "shared_by_tests"
 MAX_BLOAT_BYTES = 1024 * 1024
+_TABLES = """
+SELECT oid::regclass::text AS name FROM pg_class
+ WHERE relnamespace = 'redrive'::regnamespace AND relkind = 'r' AND relname NOT IN ('installation', 'schema_migration')
+"""
+_CLEAR = f"""
+CREATE FUNCTION pg_temp.forget_statistics() RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+  -- An ANALYZE or VACUUM that saw pages but no row would have the next test's planner believe
+  -- that there never is one.
+  PERFORM pg_clear_relation_stats('redrive', relname) FROM pg_class
+    WHERE relnamespace = 'redrive'::regnamespace AND relkind IN ('r', 'i') AND reltuples >= 0;
+END $$;
+CREATE FUNCTION pg_temp.clear() RETURNS TABLE (name text) LANGUAGE plpgsql AS $$
+BEGIN
+  RETURN QUERY SELECT t.name FROM ({_TABLES}) t WHERE pg_relation_size(t.name::regclass) > {MAX_BLOAT_BYTES};
+  {{deletes}};
+  UPDATE redrive.installation SET seal_check = NULL, paused_at = NULL, resumed_at = NULL
+    WHERE num_nonnulls(seal_check, paused_at, resumed_at) > 0;
+  PERFORM pg_temp.forget_statistics();
+END $$;
+"""
 
 
 class ManualClock:
@@ -318,7 +340,7 @@ async def open_ways(url: str, *, size: int = 10) -> "AsyncIterator[Ways]":
         stack.push_async_callback(app.close)
         settings = {"role": "redrive_engine", "timezone": "UTC"}
         sql = await stack.enter_async_context(
-            asyncpg.create_pool(url, min_size=1, max_size=4, server_settings=settings)
+            asyncpg.create_pool(url, min_size=1, max_size=4, server_settings=settings, reset=leave_as_is)
         )
         yield Ways(url, db, app, sql)
 
@@ -378,10 +400,10 @@ async def shared_database(postgres: EmbeddedPostgres, template_database: str) ->
     if not is_there:
         await create_database(postgres, SHARED, template_database)
     owner = await asyncpg.connect(database_of(postgres.superuser_url, SHARED))
-    # Without triggers and foreign keys, in any order.
-    await owner.execute("SET session_replication_role = replica; SET lock_timeout = '10s'")
-    async with open_ways(database_of(postgres.url, SHARED)) as ways:
-        yield Shared(owner, ways)
+    await prepare_to_clear(owner)
+    url = database_of(postgres.url, SHARED)
+    async with open_ways(url) as ways:
+        yield Shared(owner, ways, asyncio.get_running_loop())
     await owner.close()
 
 
@@ -424,24 +446,27 @@ class Ways:
 class Shared:
     owner: Connection
     ways: Ways
+    loop: asyncio.AbstractEventLoop
+
+    def do(self, work: Coroutine[Any, Any, T]) -> T:
+        """For a test that is not a coroutine itself: what Hypothesis drives step by step has the session's loop, and
+        with it the connections that are warm.
+        """
+        return self.loop.run_until_complete(work)
+
+
+async def prepare_to_clear(owner: Connection) -> None:
+    """Once for each connection that clears: the statements are planned once, not before every test."""
+    # Without triggers and foreign keys, in any order.
+    await owner.execute("SET session_replication_role = replica; SET lock_timeout = '10s'")
+    names = [row["name"] for row in await owner.fetch(_TABLES)]
+    await owner.execute(_CLEAR.format(deletes="; ".join(f"DELETE FROM {name}" for name in names)))
 
 
 async def clear(owner: Connection) -> None:
-    """Leave no row. `owner`: a superuser who writes without triggers and foreign keys."""
-    tables = await owner.fetch(
-        "SELECT oid::regclass::text AS name, pg_relation_size(oid) AS size FROM pg_class"
-        " WHERE relnamespace = 'redrive'::regnamespace"
-        " AND relkind = 'r' AND relname NOT IN ('installation', 'schema_migration')"
-    )
-    await owner.execute(";".join(f"DELETE FROM {table['name']}" for table in tables))  # one round trip
-    for table in tables:
-        if table["size"] > MAX_BLOAT_BYTES:  # nobody else tidies up here, and the next test would step over it
-            await owner.execute(f"VACUUM {table['name']}")
-    # An ANALYZE or VACUUM that saw pages but no row would have the next test's planner believe
-    # that there never is one.
-    await owner.execute(
-        "SELECT pg_clear_relation_stats('redrive', relname) FROM pg_class"
-        " WHERE relnamespace = 'redrive'::regnamespace AND relkind IN ('r', 'i') AND reltuples >= 0"
-    )
-    await owner.execute("UPDATE redrive.installation SET seal_check = NULL, paused_at = NULL")
-    await owner.execute("UPDATE redrive.installation SET paused_at = NULL, resumed_at = NULL")
+    """Leave no row. `owner`: a superuser's connection that was prepared for it."""
+    bloated = await owner.fetch("SELECT * FROM pg_temp.clear()")
+    for table in bloated:  # nobody else tidies up here, and the next test would step over it
+        await owner.execute(f"VACUUM {table['name']}")
+    if bloated:
+        await owner.execute("SELECT pg_temp.forget_statistics()")
