@@ -376,6 +376,23 @@ async def test_a_run_is_not_begun_with_what_its_steps_could_not_read(live: Engin
         await app.close()
 
 
+@pytest.mark.parametrize(
+    ("correlation_id", "complaint"),
+    [("x" * 129, "at most 128 characters"), ("a\rb", "none of them a control character")],
+)
+async def test_a_run_is_not_begun_with_a_correlation_id_that_may_not_be_posted(
+    live: Engine, correlation_id: str, complaint: str
+) -> None:
+    await put_workflow(live, "fulfil")
+    app = Redrive(live.url)
+    try:
+        with pytest.raises(asyncpg.CheckViolationError, match=complaint):
+            await app.start("fulfil", {"order": 7}, correlation_id=correlation_id)
+    finally:
+        await app.close()
+    assert await live.sql.fetchval("SELECT count(*) FROM redrive.run") == 0
+
+
 @pytest.mark.parametrize("library", ALL)
 async def test_a_run_begins_exactly_when_the_users_transaction_commits(live: Engine, library: str) -> None:
     await put_workflow(live, "fulfil")
