@@ -53,7 +53,7 @@ from redrive.engine.worker import Worker
 from redrive.store import dead_letters, endpoints, inbox, orgs, pausing, policies, removal, retry_queue
 from redrive.store.audit import Act
 from redrive.store.clock import Clock, DatabaseClock
-from redrive.store.db import Database, Record, leave_as_is
+from redrive.store.db import Database, Record, connect, leave_as_is
 from redrive.store.embedded import EmbeddedPostgres
 from redrive.store.endpoint_states import BreakerStates
 from redrive.store.endpoints import Endpoints, EndpointSpec, EndpointTermsBook
@@ -402,7 +402,7 @@ async def shared_database(postgres: EmbeddedPostgres, template_database: str) ->
     owner = await asyncpg.connect(database_of(postgres.superuser_url, SHARED))
     await prepare_to_clear(owner)
     url = database_of(postgres.url, SHARED)
-    async with open_ways(url) as ways:
+    async with open_ways(url) as ways, _checks_by_a_kept_connection(url):
         yield Shared(owner, ways, asyncio.get_running_loop())
     await owner.close()
 
@@ -453,6 +453,47 @@ class Shared:
         with it the connections that are warm.
         """
         return self.loop.run_until_complete(work)
+
+
+@asynccontextmanager
+async def _checks_by_a_kept_connection(url: str) -> AsyncIterator[None]:
+    """Most tests of this database end with `check`. Its two dozen queries are planned once, not after every test, which
+    takes most of its time: tables are small here and do not change their nature.
+    """
+    kept: list[_KeptConnection] = []
+
+    async def lend(asked: str, **options: Any) -> Any:
+        if asked != url:
+            return await connect(asked, **options)
+        for connection in kept:
+            if connection.is_free and not connection.is_closed():
+                connection.is_free = False
+                return connection
+        kept.append(_KeptConnection(await asyncpg.connect(url, server_settings={"timezone": "UTC"})))
+        return kept[-1]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("redrive.store.check.connect", lend)
+        yield
+    for connection in kept:
+        await connection.end()
+
+
+class _KeptConnection:
+    """One that whoever closes it gives back."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self.is_free = False
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._connection, name)
+
+    async def close(self) -> None:
+        self.is_free = True
+
+    async def end(self) -> None:
+        await self._connection.close()
 
 
 async def prepare_to_clear(owner: Connection) -> None:

@@ -10,13 +10,14 @@ import socket
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from functools import cache
 from uuid import UUID
 
 import uvicorn
 
 from redrive.api.server import ApiContext, create_app
 from redrive.api_process import hub_terms, relay_worker
-from redrive.app import Stores, open_stores, open_worker, prepare_database
+from redrive.app import Stores, open_stores, open_worker, prepare_database, sealer_of
 from redrive.core.address import AddressRules
 from redrive.core.permissions import Role
 from redrive.core.ports import WorkerCard
@@ -36,7 +37,7 @@ from redrive.store.endpoints import EndpointTermsBook
 from redrive.store.keys import new_key, store_key
 from redrive.store.listen import listen
 from redrive.store.operation_steps import OperationSteps
-from redrive.store.orgs import ensure_org
+from redrive.store.orgs import DEFAULT_ORG, ensure_org, prove_seal
 from redrive.store.seal import Sealer
 from redrive.store.workers import Workers
 from redrive.web.site import Site
@@ -140,7 +141,7 @@ async def installation(
     public_url: str | None = None,
 ) -> AsyncIterator[Installation]:
     """`stores`: connections that outlast it."""
-    settings = load_settings(
+    settings = _settings(
         database_url=url,
         database_pooler=pooler,
         secret_key=SECRET_KEY,
@@ -151,7 +152,7 @@ async def installation(
         mail_from="Redrive <redrive@sender.test>" if smtp_url is not None else None,
         public_url=public_url,
     )
-    prepared = await prepare_database(settings, url)
+    org_id = await _prepared(settings, url, stores)
     clock = clock or DatabaseClock()
     async with AsyncExitStack() as stack:
         if stores is None:
@@ -184,13 +185,34 @@ async def installation(
                 await asyncio.sleep(0.005)
         api = Remote(host, port, ADMIN_KEY)
         try:
-            yield Installation(url, settings, stores, clock, prepared.org_id, host, port, api, relay)
+            yield Installation(url, settings, stores, clock, org_id, host, port, api, relay)
         finally:
             api.close()
             api_app.close_streams()
             server.told_to_stop.set()
             async with asyncio.timeout(STOP_WITHIN_S):
                 await serving
+
+
+@cache
+def _settings(**given: str | None) -> Settings:
+    """Immutable, and the same for all tests of a folder; to put them together takes longer than many requests do."""
+    return load_settings(**given)
+
+
+async def _prepared(settings: Settings, url: str, stores: Stores | None) -> UUID:
+    """The org, as a start leaves it. Connections that are open already lead to a database that is up to date: they do
+    the rest, and are not new to anything.
+    """
+    if stores is None:
+        return (await prepare_database(settings, url)).org_id
+    await prove_seal(stores.engine, sealer_of(settings))
+    org_id = await ensure_org(stores.engine, DEFAULT_ORG, presets(PresetOverrides()), overridden=frozenset())
+    await store_key(stores.engine, org_id, ADMIN_KEY, name="admin key of the settings", role="OWNER", by="settings")
+    async with stores.engine.tenant(org_id) as session:
+        act = Act("installation", source="start")
+        await sessions.make_link(session, user_id=None, role=Role.OWNER, act=act, clock=DatabaseClock())
+    return org_id
 
 
 class _Server(uvicorn.Server):
