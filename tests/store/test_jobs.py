@@ -72,6 +72,27 @@ async def test_a_job_that_is_taken_up_again_after_a_silence_has_just_begun(engin
     assert (found.idle_s, found.since, found.succeeded_at, found.every_s) == (0, clock.now(), START, 600)
 
 
+async def test_a_job_that_stops_after_the_clock_was_set_back_is_missed_all_the_same(
+    engine: Engine, clock: ManualClock
+) -> None:
+    ran_s = 0.0  # by the process's own clock, which nobody sets
+    jobs = Jobs(JobRows(engine.db, clock), now=lambda: ran_s)
+    record = jobs.job(JANITOR, every_s=600)
+    with record.run():
+        ran_s += 1
+    await jobs.report()
+    clock.advance(-3_600)
+    ran_s += 30
+    await jobs.report()
+    found = await seen(engine, clock, JANITOR.name)
+    assert (found.succeeded_at, found.seen_at, found.since) == (clock.now() - timedelta(seconds=30), *[clock.now()] * 2)
+    for _ in range(3):
+        clock.advance(NEW_AFTER_S)
+        ran_s += NEW_AFTER_S
+        await jobs.report()
+    assert (await seen(engine, clock, JANITOR.name)).idle_s == 3 * NEW_AFTER_S
+
+
 async def test_who_ends_in_good_order_is_not_missed_and_others_go_on(engine: Engine, clock: ManualClock) -> None:
     one, other = Process(engine, clock), Process(engine, clock)
     for process in (one, other):
