@@ -25,6 +25,14 @@ from redrive.store.orgs import new_id
 from redrive.store.retry_queue import RetryQueueFilter, list_retry_queue
 from support.engine import PERSON, Engine, ManualClock
 
+STEP_ITEMS = 20  # in the tests that ask for small steps; it takes as many of them to get through fewer items
+
+
+@pytest.fixture
+def small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert MAX_STEP_ITEMS == 500
+    monkeypatch.setattr("redrive.core.operations.MAX_STEP_ITEMS", STEP_ITEMS)
+
 
 class Desk:
     """Operations of one org, moved on by hand."""
@@ -69,9 +77,8 @@ async def _retrying(engine: Engine, count: int, delay_s: float = 300.0) -> list[
     await engine.accept_many(count)
     ids = []
     while jobs := await engine.claim(1000):
-        for job in jobs:
-            await engine.fail(job, delay_s=delay_s)
-            ids.append(job.id)
+        await engine.fail_all(jobs, delay_s=delay_s)
+        ids += [job.id for job in jobs]
     return ids
 
 
@@ -79,9 +86,8 @@ async def _dead(engine: Engine, count: int, **fields: Any) -> list[UUID]:
     await engine.accept_many(count, **fields)
     ids = []
     while jobs := await engine.claim(1000):
-        for job in jobs:
-            await engine.kill(job)
-            ids.append(job.id)
+        await engine.kill_all(jobs)
+        ids += [job.id for job in jobs]
     return ids
 
 
@@ -460,44 +466,43 @@ async def test_no_more_than_a_limit_of_items_is_taken(engine: Engine, monkeypatc
     assert (row["state"], row["total"], row["note"]) == ("completed", 3, "Only the first 3 were taken.")
 
 
+@pytest.mark.usefixtures("small_steps")
 async def test_a_paused_operation_does_nothing_new_and_counts_what_is_under_way(
     engine: Engine, clock: ManualClock
 ) -> None:
     await engine.endpoint()
-    ids = await _retrying(engine, MAX_STEP_ITEMS + 10)
+    ids = await _retrying(engine, STEP_ITEMS + 10)
     desk = Desk(engine)
     operation = await desk.begin("retry_queue", "retry", ids=ids)
     await desk.steps.step_of(engine.org_id, operation)
     await desk.tell(operation, Command.PAUSE)
-    for job in await engine.claim(1000):
-        await engine.succeed(job)
-    assert await desk.sums(operation) == ("paused", MAX_STEP_ITEMS + 10, MAX_STEP_ITEMS, 0)
+    await engine.succeed_all(await engine.claim(1000))
+    assert await desk.sums(operation) == ("paused", STEP_ITEMS + 10, STEP_ITEMS, 0)
     assert isinstance(await desk.tell(operation, Command.PAUSE), CannotBeTold)
     await desk.tell(operation, Command.RESUME)
     await desk.run(operation)
-    for job in await engine.claim(1000):
-        await engine.succeed(job)
-    assert await desk.sums(operation) == ("completed", MAX_STEP_ITEMS + 10, MAX_STEP_ITEMS + 10, 0)
+    await engine.succeed_all(await engine.claim(1000))
+    assert await desk.sums(operation) == ("completed", STEP_ITEMS + 10, STEP_ITEMS + 10, 0)
     for command in Command:
         assert isinstance(await desk.tell(operation, command), CannotBeTold)
     await _sound(engine, clock)
 
 
+@pytest.mark.usefixtures("small_steps")
 async def test_a_cancelled_operation_ends_when_what_it_sent_has_ended(engine: Engine, clock: ManualClock) -> None:
     await engine.endpoint()
-    ids = await _retrying(engine, MAX_STEP_ITEMS + 10)
+    ids = await _retrying(engine, STEP_ITEMS + 10)
     desk = Desk(engine)
     operation = await desk.begin("retry_queue", "retry", ids=ids)
     await desk.steps.step_of(engine.org_id, operation)
     await desk.tell(operation, Command.CANCEL)
     row = await desk.run(operation)
     assert (row["state"], row["done"], row["finished_at"]) == ("cancelled", 0, None)
-    for job in await engine.claim(1000):
-        await engine.succeed(job)
+    await engine.succeed_all(await engine.claim(1000))
     row = await desk.run(operation)
-    assert (row["state"], row["total"], row["done"], row["dispatched"]) == ("cancelled", 510, 500, 500)
+    assert (row["state"], row["total"], row["done"], row["dispatched"]) == ("cancelled", 30, 20, 20)
     assert row["finished_at"] == clock.now()
-    assert {item["state"] for item in (await desk.items(operation))[MAX_STEP_ITEMS:]} == {"waiting"}
+    assert {item["state"] for item in (await desk.items(operation))[STEP_ITEMS:]} == {"waiting"}
     await _sound(engine, clock)
 
 
@@ -569,13 +574,14 @@ async def test_no_more_than_a_limit_is_under_way(engine: Engine, monkeypatch: py
     assert (await desk.run(operation))["dispatched"] == 7
 
 
+@pytest.mark.usefixtures("small_steps")
 async def test_two_runners_at_once_count_nothing_twice(engine: Engine, clock: ManualClock) -> None:
     await engine.endpoint()
-    ids = await _retrying(engine, 1_500)
+    ids = await _retrying(engine, 150)
     desk = Desk(engine)
     begun = [
-        await desk.begin("retry_queue", "skip", ids=ids[:1_200]),
-        await desk.begin("retry_queue", "skip", ids=ids[300:]),
+        await desk.begin("retry_queue", "skip", ids=ids[:120]),
+        await desk.begin("retry_queue", "skip", ids=ids[30:]),
     ]
 
     async def run() -> None:
@@ -585,15 +591,16 @@ async def test_two_runners_at_once_count_nothing_twice(engine: Engine, clock: Ma
     for _ in range(3):  # one who finds all of them taken rests
         await asyncio.gather(*(run() for _ in range(4)))
     rows = [await desk.look(operation) for operation in begun]
-    assert [(row["state"], row["done"]) for row in rows] == [("completed", 1_200), ("completed", 1_200)]
-    assert sum(row["succeeded"] for row in rows) == 1_500
-    assert await engine.sql.fetchval("SELECT count(*) FROM redrive.audit WHERE action = 'task.skip'") == 1_500
+    assert [(row["state"], row["done"]) for row in rows] == [("completed", 120), ("completed", 120)]
+    assert sum(row["succeeded"] for row in rows) == 150
+    assert await engine.sql.fetchval("SELECT count(*) FROM redrive.audit WHERE action = 'task.skip'") == 150
     await _sound(engine, clock)
 
 
+@pytest.mark.usefixtures("small_steps")
 async def test_operations_take_turns(engine: Engine, clock: ManualClock) -> None:
     await engine.endpoint()
-    ids = await _retrying(engine, 1_200)
+    ids = await _retrying(engine, 3 * STEP_ITEMS)
     desk = Desk(engine)
     long = await desk.begin("retry_queue", "skip", ids=ids)
     clock.advance(1)
