@@ -1,6 +1,6 @@
 """Lists of dead letters read one index in its order, whatever is asked for, and no more of it than a page may cost.
 
-Twenty thousand letters of one org, and as many of another in which rare and frequent values change places: what
+More letters of one org than are counted, and as many of another in which rare and frequent values change places: what
 statistics say of a value is wrong for both. The rare ones are the oldest, where a list by age finds them last.
 """
 
@@ -16,7 +16,7 @@ import asyncpg
 import pytest
 import pytest_asyncio
 
-from conftest import database_of
+from conftest import create_database, database_of
 from redrive.core.broker import QueueState
 from redrive.store import dead_letters, groups
 from redrive.store.db import query
@@ -27,7 +27,7 @@ from redrive.store.paging import LOOK_FACTOR, MAX_COUNTED
 from support.engine import Engine, open_engine
 
 NAME = "letter_plans"
-LETTERS = 20_000
+LETTERS = MAX_COUNTED + 2_000
 LIMIT = 50
 RARE = 20
 ENDPOINT, RARE_ENDPOINT = UUID(int=1), UUID(int=2)
@@ -89,15 +89,12 @@ class Place:
     middle: tuple[object, object]
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="session", params=["analysed", "never analysed"])
-async def place(
-    request: pytest.FixtureRequest, postgres: EmbeddedPostgres, template_database: str
-) -> AsyncIterator[Place]:
-    name = f"{NAME}_{next(_numbers)}"
-    superuser = await asyncpg.connect(postgres.superuser_url)
-    await superuser.execute(f"CREATE DATABASE {name} TEMPLATE {template_database} OWNER redrive")
-    async with open_engine(database_of(postgres.url, name)) as engine:
-        filling = await asyncpg.connect(database_of(postgres.superuser_url, name))
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def filled(postgres: EmbeddedPostgres, template_database: str) -> AsyncIterator[str]:
+    """A database with the letters that nobody is connected to, to copy from: filling takes much longer."""
+    await create_database(postgres, NAME, template_database)
+    async with open_engine(database_of(postgres.url, NAME)) as engine:
+        filling = await asyncpg.connect(database_of(postgres.superuser_url, NAME))
         await filling.execute("SET session_replication_role = replica")
         await filling.execute("ALTER TABLE redrive.dead_letter SET (autovacuum_enabled = off)")
         for org_id, swapped in ((engine.org_id, False), (await engine.org("other"), True)):
@@ -106,9 +103,18 @@ async def place(
             await filling.execute(FILL[1], org_id, LETTERS, policy_id)
             await filling.execute(FILL[2], org_id, LETTERS, swapped)
         await filling.execute(COUNTED)
-        if request.param == "analysed":
-            await filling.execute("VACUUM (ANALYZE)")
         await filling.close()
+    yield NAME
+    await _as_superuser(postgres, f"DROP DATABASE {NAME} WITH (FORCE)")
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session", params=["analysed", "never analysed"])
+async def place(request: pytest.FixtureRequest, postgres: EmbeddedPostgres, filled: str) -> AsyncIterator[Place]:
+    name = f"{NAME}_{next(_numbers)}"
+    await create_database(postgres, name, filled)
+    if request.param == "analysed":
+        await _as_superuser(postgres, "VACUUM (ANALYZE)", name)
+    async with open_engine(database_of(postgres.url, name)) as engine:
         row = await engine.sql.fetchrow(
             "SELECT created_at, task_id FROM redrive.dead_letter WHERE org_id = $1 ORDER BY created_at OFFSET $2"
             " LIMIT 1",
@@ -117,8 +123,14 @@ async def place(
         )
         assert row is not None
         yield Place(engine, engine.org_id, (row["created_at"], row["task_id"]))
-    await superuser.execute(f"DROP DATABASE {name} WITH (FORCE)")
-    await superuser.close()
+    await _as_superuser(postgres, f"DROP DATABASE {name} WITH (FORCE)")
+
+
+async def _as_superuser(postgres: EmbeddedPostgres, statement: str, database: str | None = None) -> None:
+    url = postgres.superuser_url
+    connection = await asyncpg.connect(database_of(url, database) if database else url)
+    await connection.execute(statement)
+    await connection.close()
 
 
 async def _explained(place: Place, name: str, *arguments: object) -> list[dict[str, Any]]:

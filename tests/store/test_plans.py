@@ -1,4 +1,4 @@
-"""Hot queries look rows up by index, with twenty thousand tasks as on the first day, when nothing was ever analysed.
+"""Hot queries look rows up by index, with ten thousand tasks as on the first day, when nothing was ever analysed.
 
 The plans are those of the connections as they are opened: same role, same settings, row-level security and all.
 """
@@ -17,7 +17,7 @@ import asyncpg
 import pytest
 import pytest_asyncio
 
-from conftest import database_of
+from conftest import create_database, database_of
 from redrive.core.decide import Die, Reason, RetryIn, Succeed
 from redrive.core.outcome import Category, Success
 from redrive.core.ports import HTTP_QUEUE, NO_EXCHANGE, Settlement
@@ -30,7 +30,7 @@ from support.engine import MARGIN_S, START, UNAVAILABLE, Engine, ManualClock, op
 
 FULL = "plans_full"
 EMPTY = "plans_empty"
-TASKS = 20_000
+TASKS = 10_000
 MINUTE = timedelta(minutes=1)
 _numbers = count()
 HOT = {
@@ -423,18 +423,27 @@ async def databases(postgres: EmbeddedPostgres, template_database: str) -> Async
     async with AsyncExitStack() as stack:
         facts: dict[str, Facts] = {}
         for name in (EMPTY, FULL):
-            await _as_superuser(postgres, None, f"CREATE DATABASE {name} TEMPLATE {template_database} OWNER redrive")
+            await create_database(postgres, name, template_database)
             clock = ManualClock()
             engine = await stack.enter_async_context(open_engine(database_of(postgres.url, name), clock))
             facts[name] = Facts(engine, clock.now(), new_id(), new_id(), new_id())
             if name == FULL:
                 facts[name] = await _fill(engine, clock)
-                await _as_superuser(postgres, name, ENDED_OPERATIONS)
-                await _as_superuser(postgres, name, TOLD_NOTICES)
-                await _as_superuser(postgres, name, ENDED_ALERTS)
-                await _as_superuser(postgres, name, OLD_HISTORY)
-                await _as_superuser(postgres, name, "ANALYZE")
+                connection = await asyncpg.connect(database_of(postgres.superuser_url, name))
+                for statement in (ENDED_OPERATIONS, TOLD_NOTICES, ENDED_ALERTS, OLD_HISTORY, "ANALYZE"):
+                    await connection.execute(statement)
+                await connection.close()
         yield facts
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def janitors(databases: Mapping[str, Facts]) -> AsyncIterator[Mapping[str, Database]]:
+    async with AsyncExitStack() as stack:
+        opened = {}
+        for name, facts in databases.items():
+            opened[name] = await Database.open(facts.engine.url, role="redrive_janitor", size=1)
+            stack.push_async_callback(opened[name].close)
+        yield opened
 
 
 @pytest.mark.parametrize("case", ENGINE, ids=str)
@@ -448,14 +457,12 @@ async def test_the_engine_s_queries_use_their_index(databases: Mapping[str, Fact
 
 @pytest.mark.parametrize("case", JANITOR, ids=str)
 @pytest.mark.parametrize("name", [EMPTY, FULL])
-async def test_the_janitor_s_queries_use_their_index(databases: Mapping[str, Facts], name: str, case: Case) -> None:
+async def test_the_janitor_s_queries_use_their_index(
+    databases: Mapping[str, Facts], janitors: Mapping[str, Database], name: str, case: Case
+) -> None:
     facts = databases[name]
-    db = await Database.open(facts.engine.url, role="redrive_janitor", size=1)
-    try:
-        async with db.transaction() as session:
-            plan = await _plan(session._connection, case, facts)
-    finally:
-        await db.close()
+    async with janitors[name].transaction() as session:
+        plan = await _plan(session._connection, case, facts)
     _judge(case, plan, full=name == FULL)
 
 
@@ -595,7 +602,7 @@ async def _fill(engine: Engine, clock: ManualClock) -> Facts:
         await engine.accept_many(1000)
         clock.advance(1)
     decisions = [Succeed()] * 6 + [RetryIn(MINUTE)] * 2 + [Die(Reason.EXHAUSTED, Category.SERVER_ERROR)] * 2
-    for _ in range(15):
+    for _ in range(7):
         jobs = await engine.claim(1000)
         batch = []
         for n, job in enumerate(jobs[:980]):
@@ -607,12 +614,3 @@ async def _fill(engine: Engine, clock: ManualClock) -> Facts:
     row = await engine.sql.fetchrow("SELECT id, event_id FROM redrive.task WHERE state = 'dead' LIMIT 1")
     assert row is not None
     return Facts(engine, clock.now(), row["id"], row["event_id"], endpoint_id)
-
-
-async def _as_superuser(postgres: EmbeddedPostgres, database: str | None, statement: str) -> None:
-    url = database_of(postgres.superuser_url, database) if database else postgres.superuser_url
-    connection = await asyncpg.connect(url)
-    try:
-        await connection.execute(statement)
-    finally:
-        await connection.close()
