@@ -4,11 +4,15 @@ of the time of a command, and tests run hundreds.
 Run by begun.py as a script, with one end of a socket pair as its only argument. It ends when the other end closes.
 """
 
+import asyncio
 import atexit
+import contextlib
 import ctypes
 import gc
+import io
 import json
 import os
+import selectors
 import signal
 import socket
 import sys
@@ -22,6 +26,7 @@ from typer.main import get_command
 
 from redrive.process import Process
 from redrive.process_launch import PR_SET_PDEATHSIG
+from redrive.settings import load_settings
 
 MAX_REQUEST_BYTES = 256 * 1024
 MAX_FDS = 1024
@@ -40,28 +45,61 @@ def main(door: socket.socket) -> None:
     redrive = get_command(app)  # all commands, put together once
     for part in ("redrive.app", "redrive.api_process", "redrive.consume_process", "redrive.hub"):
         import_module(part)
+    _rehearse(redrive)
 
     gc.freeze()  # what is loaded stays: the copies need not look through it
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody asks how its children ended: each has a guard for that
-    while (asked := socket.recv_fds(door, MAX_REQUEST_BYTES, STREAMS + 1))[0]:
-        message, fds, _, _ = asked
-        if os.fork() == 0:
-            door.close()
-            _become(fds, **json.loads(message))
-            _begin_children_as_copies(child.main)
-            _run_to_its_end(redrive)
-        for fd in fds:
-            os.close(fd)
+    under_way = selectors.DefaultSelector()
+    under_way.register(door, selectors.EVENT_READ)
+    while True:
+        for key, _ in under_way.select():
+            if key.fileobj is not door:
+                under_way.unregister(key.fd)
+                _tell_the_end(key.fd, *key.data)
+                continue
+            message, fds, _, _ = socket.recv_fds(door, MAX_REQUEST_BYTES, STREAMS + 1)
+            if not message:
+                return
+            report = socket.socket(fileno=fds.pop())
+            if (pid := os.fork()) == 0:
+                _leave_alone(under_way, door, report)
+                _become(fds, **json.loads(message))
+                _begin_children_as_copies(child.main)
+                _run_to_its_end(redrive)
+            for fd in fds:
+                os.close(fd)
+            report.send(str(pid).encode())
+            under_way.register(os.pidfd_open(pid), selectors.EVENT_READ, (pid, report))
+
+
+def _rehearse(redrive: Callable[..., object]) -> None:
+    """What every command does first is prepared when it is done for the first time: here, once for all of them."""
+    load_settings(secret_key="a secret key of a rehearsal")
+    asyncio.run(asyncio.sleep(0))
+    with contextlib.redirect_stdout(io.StringIO()):
+        redrive(["--help"], standalone_mode=False)
+
+
+def _tell_the_end(pidfd: int, pid: int, report: socket.socket) -> None:
+    os.close(pidfd)
+    _, status = os.waitpid(pid, 0)
+    with report, contextlib.suppress(BrokenPipeError):  # nobody waits for it any more
+        report.send(str(os.waitstatus_to_exitcode(status)).encode())
+
+
+def _leave_alone(under_way: selectors.BaseSelector, door: socket.socket, report: socket.socket) -> None:
+    """A copy has nothing to do with the others, nor with what is said of itself."""
+    for key in under_way.get_map().values():
+        if key.fileobj is not door:
+            os.close(key.fd)
+            key.data[1].close()
+    under_way.close()
+    door.close()
+    report.close()
 
 
 def _become(fds: list[int], words: list[str], env: dict[str, str], cwd: str) -> None:
-    """Come back as the command that was asked for. The process that was forked stays behind as its guard."""
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    """From here on this is the command that was asked for."""
     signal.signal(signal.SIGINT, signal.default_int_handler)  # also where whoever runs the tests ignores it
-    report = socket.socket(fileno=fds.pop())
-    if (pid := os.fork()) != 0:
-        _guard(pid, report)
-    report.close()
     for number, fd in enumerate(fds):
         os.dup2(fd, number)
         os.close(fd)
@@ -89,13 +127,6 @@ def _leave() -> None:
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(_codes[0])
-
-
-def _guard(pid: int, report: socket.socket) -> NoReturn:
-    report.send(str(pid).encode())
-    _, status = os.waitpid(pid, 0)
-    report.send(str(os.waitstatus_to_exitcode(status)).encode())
-    os._exit(0)
 
 
 class _Copy:
