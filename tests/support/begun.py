@@ -1,8 +1,8 @@
 """Commands of Redrive as processes, begun by warm.py: copies of one that has loaded them already.
 
 To load the command line, a worker or a hub anew takes most of the time of a command, and tests begin hundreds. The copy
-is a process as any other: it is paused, told to stop and killed as one. What must be loaded from the beginning (builds
-that are broken on purpose; memory that is measured) is no matter for this.
+is a process as any other: it is paused, told to stop and killed as one. What must be loaded from the beginning (a build
+that is broken on purpose while it loads; memory that is measured) is no matter for this.
 """
 
 import asyncio

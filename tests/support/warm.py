@@ -12,6 +12,7 @@ import gc
 import io
 import json
 import os
+import runpy
 import selectors
 import signal
 import socket
@@ -31,6 +32,7 @@ from redrive.settings import load_settings
 MAX_REQUEST_BYTES = 256 * 1024
 MAX_FDS = 1024
 CHILD = "redrive.cli.child"
+ALTERED = Path(__file__).with_name("altered") / "sitecustomize.py"  # breaks this process as its environment says
 STREAMS = 3  # what a request brings: stdin, stdout, stderr; then where to say how it ended
 
 
@@ -109,6 +111,8 @@ def _become(fds: list[int], words: list[str], env: dict[str, str], cwd: str) -> 
     os.chdir(cwd)
     sys.path.insert(0, cwd)  # as of `python -m`
     sys.argv = ["redrive", *words]
+    if "ALTERED" in env:
+        runpy.run_path(str(ALTERED))
 
 
 def _run_to_its_end(command: Callable[[], object]) -> NoReturn:
