@@ -23,7 +23,6 @@ from redrive.engine.janitor import Janitor
 from redrive.store import idempotency, operations, retention
 from redrive.store.audit import Act
 from redrive.store.check import check
-from redrive.store.db import Database
 from redrive.store.edits import Edit, replay
 from redrive.store.operation_steps import OperationSteps
 from redrive.store.operations import OperationSpec
@@ -40,11 +39,7 @@ spans = st.none() | st.integers(0, int(MAX_RETENTION_S)).map(float) | st.floats(
 
 @asynccontextmanager
 async def sweeping(engine: Engine, **options: Any) -> AsyncIterator[Retention]:
-    db = await Database.open(engine.url, role="redrive_janitor", size=1, name="test-janitor")
-    try:
-        yield Retention(db, engine.clock, JANITOR, **options)
-    finally:
-        await db.close()
+    yield Retention(await engine.janitor(), engine.clock, JANITOR, **options)
 
 
 async def sweep(engine: Engine, **options: Any) -> Swept:

@@ -3,6 +3,8 @@
 import asyncio
 import json
 import random
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import Any
 
@@ -11,13 +13,11 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from redrive.app import open_sweeper
 from redrive.core.analytics import Dimension, Outcomes, Period
 from redrive.core.breaker import BreakerState
 from redrive.core.decide import Reason
 from redrive.core.policy import DAY_S
 from redrive.engine.janitor import Janitor
-from redrive.settings import Settings
 from redrive.store import rollups
 from redrive.store.analytics import by_key, over_time
 from redrive.store.audit import Act
@@ -26,7 +26,9 @@ from redrive.store.db import Record, query
 from redrive.store.dead_messages import DeadMessages
 from redrive.store.endpoint_states import BreakerStates
 from redrive.store.events import accept, accept_test
+from redrive.store.expiry import Expiry
 from redrive.store.orgs import new_id
+from redrive.store.retention import Retention
 from redrive.store.rollups import KEPT_S, MAX_KEYS_A_DAY, Death, Roller, totals
 from support.dead_messages import dead_message
 from support.engine import PERSON, REFUSED, UNAVAILABLE, Engine, ManualClock, Shared, clear, engine_by
@@ -139,8 +141,10 @@ class Traffic:
         self.clock.advance(pick % int(3 * DAY_S))
         before = {row["id"]: row for row in await self.rows("state = 'waiting'")}
 
-        def opened() -> Any:
-            return open_sweeper(Settings(), self.engine.url, Act("engine"), clock=self.clock)
+        @asynccontextmanager
+        async def opened() -> AsyncIterator[Retention]:
+            expiry = Expiry(self.engine.db, self.clock, dry_run=False)
+            yield Retention(await self.engine.janitor(), self.clock, Act("engine"), expiry=expiry)
 
         await Janitor(opened, every_s=3_600, dice=lambda: 0.5, rest=0).sweep(rested_s=0)
         self.forgotten = self.clock.now() - timedelta(seconds=KEPT_S["minute"])

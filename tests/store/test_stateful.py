@@ -263,18 +263,15 @@ def _seen(row: Record) -> tuple[str, int, int, int, str | None, datetime, dateti
 
 def test_the_database_holds_what_the_model_holds_whatever_happens(shared_database: Shared, live: Engine) -> None:
     Books.shared, Books.engine = shared_database, live
-    Books.janitor = shared_database.do(Database.open(live.url, role="redrive_janitor", size=1, name="test-janitor"))
-    try:
-        run_state_machine_as_test(
-            Books,
-            settings=settings(
-                max_examples=EXAMPLES,
-                stateful_step_count=STEPS,
-                deadline=None,
-                # Thirty steps can be read as they are; making them fewer would run into the test's time limit.
-                phases=(Phase.explicit, Phase.reuse, Phase.generate),
-                suppress_health_check=list(HealthCheck),
-            ),
-        )
-    finally:
-        shared_database.do(Books.janitor.close())
+    Books.janitor = shared_database.do(live.janitor())
+    run_state_machine_as_test(
+        Books,
+        settings=settings(
+            max_examples=EXAMPLES,
+            stateful_step_count=STEPS,
+            deadline=None,
+            # Thirty steps can be read as they are; making them fewer would run into the test's time limit.
+            phases=(Phase.explicit, Phase.reuse, Phase.generate),
+            suppress_health_check=list(HealthCheck),
+        ),
+    )

@@ -13,7 +13,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeAlias, TypeVar
 from uuid import UUID
@@ -126,6 +126,7 @@ class Engine:
     sql: "asyncpg.Pool[Record]"
     sealer: Sealer
     tasks: Tasks
+    janitor: Callable[[], Coroutine[Any, Any, Database]]
 
     # -- arranging -------------------------------------------------------------------------------------------------
 
@@ -355,14 +356,17 @@ async def open_ways(url: str, *, size: int = 10) -> "AsyncIterator[Ways]":
         sql = await stack.enter_async_context(
             asyncpg.create_pool(url, min_size=1, max_size=4, server_settings=settings, reset=leave_as_is)
         )
-        yield Ways(url, db, app, sql)
+        ways = Ways(url, db, app, sql)
+        yield ways
+        for janitor in ways.janitors:
+            await janitor.close()
 
 
 async def engine_by(ways: "Ways", clock: Clock | None = None) -> Engine:
     clock = clock or DatabaseClock()
     org_id = await orgs.ensure_org(ways.db, orgs.DEFAULT_ORG, PRESETS, overridden=frozenset())
     sealer, tasks = Sealer.from_passphrase("a test"), Tasks(ways.db, clock)
-    return Engine(ways.url, org_id, clock, ways.db, ways.app, ways.sql, sealer, tasks)
+    return Engine(ways.url, org_id, clock, ways.db, ways.app, ways.sql, sealer, tasks, ways.janitor)
 
 
 async def claim_due(
@@ -449,6 +453,13 @@ class Ways:
     db: Database
     app: Database
     sql: "asyncpg.Pool[Record]"
+    janitors: list[Database] = field(default_factory=list)
+
+    async def janitor(self) -> Database:
+        """The role of whoever removes: opened when somebody asks for it, as few do."""
+        if not self.janitors:
+            self.janitors.append(await Database.open(self.url, role="redrive_janitor", size=4, name="test-janitor"))
+        return self.janitors[0]
 
     @property
     def stores(self) -> Stores:
