@@ -90,6 +90,31 @@ async def test_pale_text_is_found_everywhere_but_where_it_was_looked_for_before(
             await assert_contrast(unseen, but="tbody")
 
 
+async def test_who_is_asked_again_is_asked_about_what_is_shown_or_said_since(chromium: Browser) -> None:
+    async with visiting(chromium, SITE) as visit:
+        page = await opened(visit, "<div hidden><button id=nameless></button></div>")
+        await assert_accessible(page)
+        await page.evaluate("document.querySelector('[hidden]').hidden = false")
+        with pytest.raises(AssertionError, match=r"button-name[^$]*#nameless"):
+            await assert_accessible(page, again=True)
+        await assert_accessible(page, again=True)  # was told
+        await page.evaluate("document.querySelector('h1').setAttribute('aria-level', 'first')")
+        with pytest.raises(AssertionError, match=r"aria-valid-attr-value[^$]*h1"):
+            await assert_accessible(page, again=True)
+
+
+async def test_one_pale_text_among_others_like_it_is_found(chromium: Browser) -> None:
+    text = "<p><span class=note>{}</span></p>"
+    body = text.format("dark") + text.format("<font id=odd color=#ccc>pale</font>") + text.format("dark")
+    on_grey = "<table><tr><td bgcolor=#555><span class=note id=grounded>dark on dark</span></table>"
+    async with visiting(chromium, SITE) as visit:
+        await assert_contrast(await opened(visit, text.format("dark") * 4))
+        with pytest.raises(AssertionError, match=r"color-contrast[^$]*#odd"):
+            await assert_contrast(await opened(visit, body))
+        with pytest.raises(AssertionError, match=r"color-contrast[^$]*#grounded"):
+            await assert_contrast(await opened(visit, text.format("dark") + on_grey + text.format("dark")))
+
+
 async def test_a_page_that_must_be_scrolled_sideways_is_told(chromium: Browser) -> None:
     async with visiting(chromium, SITE) as visit:
         wide = await opened(visit, "<table id=wide><tr><td><pre>" + "x" * 400 + "</pre></table>", width=390)

@@ -35,7 +35,7 @@ async def assert_holds_at_any_width(page: Page, height: int = 900, *, in_light: 
         await page.set_viewport_size({"width": width, "height": height})
         await assert_fits(page)
         if width in in_light:
-            await assert_accessible(page)
+            await assert_accessible(page, again=True)
     await page.set_viewport_size({"width": WIDTHS[0], "height": height})
     await assert_fits(page)
     await page.emulate_media(color_scheme="dark")
