@@ -35,15 +35,29 @@ async def sampled(chromium: Browser, postgres: EmbeddedPostgres, template_databa
         yield redrive
 
 
-@pytest_asyncio.fixture(loop_scope="session")
-async def visit(chromium: Browser, sampled: Installation) -> AsyncIterator[Visit]:
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def visit_of_all(chromium: Browser, sampled: Installation) -> AsyncIterator[Visit]:
     async with visiting(chromium, sampled.base_url) as opened:
         yield opened
 
 
-async def opened(visit: Visit, sampled: Installation, place: Place, width: int) -> Page:
-    token = await sampled.session_token() if place.signed_in else None
-    page = await visit.page(token=token, width=width, height=HEIGHT, calm=True)
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def tab(visit_of_all: Visit, sampled: Installation) -> Page:
+    """Of somebody who goes from page to page: a browser of its own for each takes as long as looking at it."""
+    return await visit_of_all.page(token=await sampled.session_token(), calm=True)
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def visit(visit_of_all: Visit) -> AsyncIterator[Visit]:
+    """Of one page; what goes wrong on it fails the test that looks at it."""
+    yield visit_of_all
+    await visit_of_all.listen()
+    visit_of_all.assert_faultless()
+
+
+async def opened(visit: Visit, tab: Page, sampled: Installation, place: Place, width: int) -> Page:
+    page = tab if place.signed_in else await visit.page(calm=True)
+    await page.set_viewport_size({"width": width, "height": HEIGHT})
     answer = await page.goto(await place.address(sampled.api))
     assert answer is not None
     assert answer.status == 200
@@ -54,9 +68,9 @@ async def opened(visit: Visit, sampled: Installation, place: Place, width: int) 
 
 @pytest.mark.parametrize("place", PAGES, ids=lambda place: place.name)
 async def test_a_page_is_sound_and_for_everybody_at_any_width_in_light_and_dark(
-    visit: Visit, sampled: Installation, place: Place
+    visit: Visit, tab: Page, sampled: Installation, place: Place
 ) -> None:
-    page = await opened(visit, sampled, place, WIDTHS[0])
+    page = await opened(visit, tab, sampled, place, WIDTHS[0])
     await page.emulate_media(color_scheme="dark")
     # Texts of the sample would make a picture named x, and scripts.
     assert await page.locator("img[src=x], [onerror], script:not([src])").count() == 0
@@ -68,10 +82,10 @@ async def test_a_page_is_sound_and_for_everybody_at_any_width_in_light_and_dark(
             await assert_contrast(page)
 
 
-async def test_a_strangers_text_is_shown_as_text(visit: Visit, sampled: Installation) -> None:
+async def test_a_strangers_text_is_shown_as_text(visit: Visit, tab: Page, sampled: Installation) -> None:
     """Its event type, and the error of a handler; that nothing of the kind runs is asked of every page above."""
     letters = next(place for place in PAGES if place.name == "dead-letters")
-    page = await opened(visit, sampled, letters, WIDTHS[-1])
+    page = await opened(visit, tab, sampled, letters, WIDTHS[-1])
     await expect(page.get_by_text(sample.HOSTILE).first).to_be_visible()
     await page.goto(f"{letters.path}?{urlencode({'type': sample.HOSTILE_TYPE})}")
     await expect(page.locator("tbody").get_by_text(sample.HOSTILE_TYPE).first).to_be_visible()

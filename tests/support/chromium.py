@@ -114,10 +114,21 @@ class Visit:
     def faults(self) -> list[str]:
         return [fault for fault in self.wrong if not any(part in fault for part in self.forgiven)]
 
-    async def close(self) -> None:
+    def assert_faultless(self) -> None:
+        """Tells of each fault once: where several tests share a visit, those of one are not the next one's."""
+        faults = self.faults()
+        self.wrong.clear()
+        assert not faults, "pages of this test had faults:\n  " + "\n  ".join(faults)
+
+    async def listen(self) -> None:
+        """Whatever its pages have said up to now has been heard then."""
         for context in self._contexts:
             for page in context.pages:
                 await _let_it_speak(page)
+
+    async def close(self) -> None:
+        await self.listen()
+        for context in self._contexts:
             await context.close()
 
     def _heard(self, message: ConsoleMessage) -> None:
@@ -146,7 +157,7 @@ async def visiting(chromium: Browser, base_url: str) -> AsyncIterator[Visit]:
         yield visit
     finally:
         await visit.close()
-    assert not visit.faults(), "pages of this test had faults:\n  " + "\n  ".join(visit.faults())
+    visit.assert_faultless()
 
 
 async def _let_it_speak(page: Page) -> None:
