@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from datetime import timedelta
+from functools import cache
 from typing import Any
 from uuid import UUID
 
@@ -10,13 +11,13 @@ import pytest_asyncio
 
 from redrive import Redrive, RetryService, Task
 from redrive.api import shapes
-from redrive.settings import load_settings
+from redrive.settings import Settings, load_settings
 from redrive.store import logs
 from redrive.store.check import check
 from redrive.store.seal import Sealer
-from support.engine import Engine, ManualClock, clock, open_engine
+from support.engine import Engine, ManualClock, Shared, clock, empty_url, engine_by, shared_database
 
-__all__ = ["clock"]
+__all__ = ["clock", "empty_url", "shared_database"]
 
 SECRET_KEY = "a secret key of the tests"
 
@@ -87,11 +88,16 @@ class Office:
 
 
 @pytest_asyncio.fixture(loop_scope="session")
-async def engine(database_url: str, clock: ManualClock) -> AsyncIterator[Engine]:
-    """On a database of its own, which remembers the key of its secrets."""
-    async with open_engine(database_url, clock) as engine:
-        engine.sealer = Sealer.from_passphrase(SECRET_KEY)
-        yield engine
+async def engine(empty_url: str, shared_database: Shared, clock: ManualClock) -> Engine:
+    """With the key of the service's secrets, which the database will remember."""
+    engine = await engine_by(shared_database.ways, clock)
+    engine.sealer = Sealer.from_passphrase(SECRET_KEY)
+    return engine
+
+
+@cache
+def _settings(url: str) -> Settings:
+    return load_settings(database_url=url, secret_key=SECRET_KEY, allow_networks="127.0.0.0/8")
 
 
 @pytest_asyncio.fixture(loop_scope="session")
@@ -100,7 +106,7 @@ async def office(engine: Engine, clock: ManualClock) -> AsyncIterator[Office]:
     app = Redrive(engine.url)
     app.handler("edi.orders")(erp.take)
     app.handler("erp.sync", policy="immediate")(erp.take)
-    settings = load_settings(database_url=engine.url, secret_key=SECRET_KEY, allow_networks="127.0.0.0/8")
+    settings = _settings(engine.url)
     async with RetryService(app, clock=clock, dice=lambda: 0.5, settings=settings, actor="the tests") as service:
         yield Office(service, erp, clock, engine)
     report = await check(engine.url, now=clock.now())
