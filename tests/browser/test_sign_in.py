@@ -7,7 +7,7 @@ from playwright.async_api import Page, expect
 from support.axe import assert_accessible
 from support.chromium import Visit
 from support.installation import Installation
-from support.layout import WIDTHS, assert_fits, assert_holds_at_any_width
+from support.layout import assert_fits
 
 EMAIL, PASSWORD = "ada@example.com", "correct horse battery"
 
@@ -28,10 +28,9 @@ async def test_a_wrong_password_is_told_and_the_right_one_leads_to_where_one_wan
     visit: Visit, installation: Installation
 ) -> None:
     await add_user(installation)
-    page = await visit.page(width=WIDTHS[0], scheme="dark")
+    page = await visit.page()
     await page.goto("/audit?actor=me")
     await expect(page).to_have_url(re.compile(r"/sign-in\?next="))
-    await assert_holds_at_any_width(page)
     await sign_in(page, "no horse battery")
     await expect(page.get_by_text("The e-mail or the password is wrong.")).to_be_visible()
     await expect(page.get_by_label("Password")).to_be_focused()
