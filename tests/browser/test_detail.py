@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections.abc import Sequence
 from typing import Any
 
 from playwright.async_api import Page, expect
@@ -215,10 +216,7 @@ async def test_the_pages_fit_are_accessible_and_show_hostile_text_as_text(
         await assert_holds_at_any_width(page, in_light=WIDTHS[1:])
 
 
-async def test_faults_in_json_are_found_where_they_are(
-    installation: Installation, signed_in: SignedIn, receiver: Receiver
-) -> None:
-    await failed(installation, receiver)
+async def test_faults_in_json_are_found_where_they_are(installation: Installation, signed_in: SignedIn) -> None:
     page = await signed_in()
     await page.goto(LIST)
     places = {
@@ -238,32 +236,34 @@ async def test_faults_in_json_are_found_where_they_are(
         "[}": (1, 2),
         '{"a": tru}': (1, 7),
     }
-    for text, place in places.items():
-        found = await _in(page, "json_text.js", "fault", text)
+    faults = await _each_in(page, "json_text.js", "fault", [(text,) for text in places])
+    for (text, place), found in zip(places.items(), faults, strict=True):
         assert (found["line"], found["column"]) == place, (text, found)
-    for text in ("0", '"a"', "[]", "{}", ' {"a": [1.5e-7, -0, true, null, "\\u00e9\\n"]} ', "[[1],[2]]"):
-        assert await _in(page, "json_text.js", "fault", text) is None
+    sound = ("0", '"a"', "[]", "{}", ' {"a": [1.5e-7, -0, true, null, "\\u00e9\\n"]} ', "[[1],[2]]")
+    assert await _each_in(page, "json_text.js", "fault", [(text,) for text in sound]) == [None] * len(sound)
 
 
 async def test_a_comparison_of_lines_leads_from_one_text_to_the_other(
-    installation: Installation, signed_in: SignedIn, receiver: Receiver
+    installation: Installation, signed_in: SignedIn
 ) -> None:
     page = await signed_in()
     await page.goto(LIST)
     texts = ["a", "a\nb", "b\na", "a\nb\nc\nd", "a\nx\nc\nd\ne", "", "\n\n", "d\nc\nb\na", "a\na\na", "a\nb\na"]
-    for before in texts:
-        for after in texts:
-            lines = await _in(page, "line_diff.js", "lineDiff", before, after)
-            if before == after:
-                assert lines == []
-                continue
-            assert "\n".join(line for mark, line in lines if mark != "+") == before
-            assert "\n".join(line for mark, line in lines if mark != "-") == after
+    pairs = [(before, after) for before in texts for after in texts]
+    for (before, after), lines in zip(pairs, await _each_in(page, "line_diff.js", "lineDiff", pairs), strict=True):
+        if before == after:
+            assert lines == []
+            continue
+        assert "\n".join(line for mark, line in lines if mark != "+") == before
+        assert "\n".join(line for mark, line in lines if mark != "-") == after
     long = [str(n) for n in range(100)]
-    lines = await _in(page, "line_diff.js", "lineDiff", "\n".join(long), "\n".join([*long[:50], "new", *long[50:]]))
+    one_more = ("\n".join(long), "\n".join([*long[:50], "new", *long[50:]]))
+    (lines,) = await _each_in(page, "line_diff.js", "lineDiff", [one_more])
     assert [mark for mark, _ in lines] == ["…", " ", " ", " ", "+", " ", " ", " ", "…"]
 
 
-async def _in(page: Page, module: str, function: str, *arguments: str) -> Any:
-    call = "([address, name, given]) => import(address).then((module) => module[name](...given))"
-    return await page.evaluate(call, [address_of(module), function, list(arguments)])
+async def _each_in(page: Page, module: str, function: str, calls: Sequence[Sequence[str]]) -> list[Any]:
+    """What the function of the module answers to each of these arguments."""
+    call = "([address, name, calls]) => import(address).then((module) => calls.map((given) => module[name](...given)))"
+    answers: list[Any] = await page.evaluate(call, [address_of(module), function, calls])
+    return answers
