@@ -19,6 +19,7 @@ import pytest
 
 from redrive.store.postgres_folder import live_processes
 from support.http import HttpClient
+from support.processes import Program, program
 from support.receiver import HANG, open_receiver
 
 from .command import COMMAND, clean_env, redrive
@@ -29,11 +30,12 @@ Eventually = Callable[..., Awaitable[None]]
 STARTED_WITHIN_S = 40.0
 STOPPED_WITHIN_S = 10.0
 OPEN_LOOPBACK = {"REDRIVE_ALLOW_NETWORKS": "127.0.0.0/8"}
+OPEN = ("--allow-networks", "127.0.0.0/8")
 
 
 @dataclass
 class Service:
-    process: asyncio.subprocess.Process
+    program: Program
     banner: dict[str, Any]
     folder: Path
 
@@ -42,15 +44,15 @@ class Service:
         return str(self.banner["url"])
 
     def descendants(self) -> dict[int, str]:
-        return descendants(self.process.pid)
+        return descendants(self.program.pid)
 
     async def stop(self, number: signal.Signals) -> float:
         """Seconds it took to end; it must end well, and leave nobody behind."""
         family = self.descendants()
         assert family
         began = time.monotonic()
-        self.process.send_signal(number)
-        code = await asyncio.wait_for(self.process.wait(), STOPPED_WITHIN_S + 5)
+        self.program.send(number)
+        code = await asyncio.wait_for(self.program.process.wait(), STOPPED_WITHIN_S + 5)
         took_s = time.monotonic() - began
         assert code == 0
         assert [name for pid, name in family.items() if Path(f"/proc/{pid}").exists()] == []
@@ -92,20 +94,14 @@ async def spawn(folder: Path, *words: str, **env: str) -> asyncio.subprocess.Pro
 
 
 @asynccontextmanager
-async def serving(folder: Path, *words: str, **env: str) -> AsyncIterator[Service]:
-    """A Redrive on a free port that answers."""
-    process = await spawn(folder, "--port", "0", "--json", *words, **env)
-    assert process.stdout is not None
-    try:
-        line = await asyncio.wait_for(process.stdout.readline(), STARTED_WITHIN_S)
-        service = Service(process, json.loads(line), folder)
+async def serving(folder: Path, *words: str, anew: bool = False) -> AsyncIterator[Service]:
+    """A Redrive on a free port that answers. `anew`: with all its processes loaded from the beginning."""
+    given = ("--data-dir", str(folder), "--port", "0", "--json", *words)
+    async with program("serve", *given, env={"COLUMNS": "80"}, anew=anew) as running:
+        service = Service(running, json.loads(await running.first_output()), folder)
         status, _ = await call(service.url + "/healthz")
         assert status == 200
         yield service
-    finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
 
 
 async def call(url: str, body: object = None, key: str | None = None) -> tuple[int, Any]:
@@ -136,7 +132,7 @@ async def signs_in(url: str) -> int:
 async def test_what_is_handed_in_is_delivered_and_everything_ends_with_it(data_dir: Path) -> None:
     """One life of an installation: first start, delivery, an API that is killed, SIGTERM, second start, SIGINT."""
     folder = data_dir / "data"
-    async with open_receiver() as receiver, serving(folder, "--allow-networks", "127.0.0.0/8") as service:
+    async with open_receiver() as receiver, serving(folder, *OPEN, anew=True) as service:
         key, port = service.banner["first_key"], str(urlsplit(service.url).port)
         assert key.startswith("rdk_")
         assert service.banner["data_dir"] == str(folder)
@@ -173,7 +169,7 @@ async def test_what_is_handed_in_is_delivered_and_everything_ends_with_it(data_d
             while not await settled():
                 pass
         assert await service.stop(signal.SIGTERM) < STOPPED_WITHIN_S
-    async with open_receiver() as receiver, serving(folder, "--allow-networks", "127.0.0.0/8") as again:
+    async with open_receiver() as receiver, serving(folder, *OPEN) as again:
         assert again.banner["first_key"] is None
         assert await signs_in(again.banner["sign_in_url"]) == 303
         receiver.script(HANG)
@@ -188,13 +184,13 @@ async def test_what_is_handed_in_is_delivered_and_everything_ends_with_it(data_d
 async def test_a_second_serve_on_the_same_folder_is_refused_and_disturbs_nobody(data_dir: Path) -> None:
     folder = data_dir / "data"
     async with serving(folder, "--no-worker") as service:
-        assert not any("child worker" in line for line in service.descendants().values())
         second = await redrive("serve", "--port", "0", "--data-dir", str(folder))
         assert (second.code, second.out) == (1, "")
-        assert f"already run by process {service.process.pid}" in second.err
+        assert f"already run by process {service.program.pid}" in second.err
         assert "Traceback" not in second.err
         assert (await call(service.url + "/healthz"))[0] == 200
         await service.stop(signal.SIGTERM)
+        assert [line["name"] for line in service.program.lines("child_started")] == ["api"]
 
 
 async def test_a_taken_port_is_one_clear_message(data_dir: Path) -> None:
