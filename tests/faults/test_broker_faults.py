@@ -37,7 +37,7 @@ from support.rabbitmq import RabbitServer
 
 pytestmark = pytest.mark.faults
 
-MESSAGES = int(os.environ.get("BROKER_MESSAGES", "1000"))
+MESSAGES = int(os.environ.get("BROKER_MESSAGES", "400"))
 MESSAGES_OF_A_ROUND = 1_000
 FEW = 300
 SEED = 7

@@ -17,7 +17,7 @@ import pytest_asyncio
 from redrive.store.embedded import EmbeddedPostgres, running_url
 from support.holding import HoldingReceiver, open_holding
 from support.installation import installation
-from support.load import load
+from support.load import load, volume
 from support.oracle import all_succeed, assert_check_passes, assert_sound, counts, states
 from support.processes import ADMIN_KEY, Served, altered, serve, until
 from support.remote import QUICK, Remote, post_alone
@@ -27,6 +27,7 @@ pytestmark = pytest.mark.faults
 DISK_BYTES = 192 * 1024 * 1024
 LEFT_BYTES = 4 * 1024 * 1024
 BIG = 150_000
+MANY = volume(50, 100)  # some are being accepted, stored, delivered and settled when something is killed
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,9 +67,9 @@ async def test_nothing_accepted_is_lost_when_postgresql_is_killed_under_load(sta
     async with serve(data_dir=stage.folder) as served:
         async with load(served, await stage.endpoint(served)) as producers:
             for _ in range(2):
-                await producers.accepts(100)
+                await producers.accepts(MANY)
                 os.kill(served.postmaster_pid, signal.SIGKILL)
-                await producers.accepts(100)
+                await producers.accepts(MANY)
         stage.accepted.extend(producers.accepted)
         assert len(served.program.lines("postgres_died")) == 2
         await all_succeed(stage.url)
@@ -79,7 +80,7 @@ async def test_nothing_accepted_is_lost_when_postgresql_is_killed_under_load(sta
 async def test_told_to_stop_under_load_it_ends_in_time_and_leaves_nothing_leased(stage: Stage) -> None:
     async with serve(data_dir=stage.folder) as served:
         async with load(served, await stage.endpoint(served)) as producers:
-            await producers.accepts(100)
+            await producers.accepts(MANY)
             assert await served.program.terminated() < 10
         stage.accepted.extend(producers.accepted)
     postgres = await EmbeddedPostgres.start(stage.folder)
@@ -103,7 +104,7 @@ async def run_with_a_power_cut(stage: Stage, build: Mapping[str, str] = MappingP
         serve(data_dir=stage.folder, env=build) as served,
         load(served, await stage.endpoint(served)) as producers,
     ):
-        await producers.accepts(100)
+        await producers.accepts(MANY)
         children = [await served.child_pid(name) for name in ("api", "worker-1")]
         for pid in (served.postmaster_pid, *children, served.program.pid):
             os.kill(pid, signal.SIGKILL)

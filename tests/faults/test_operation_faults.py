@@ -9,14 +9,15 @@ from typing import Any
 import pytest
 
 from support.holding import HoldingReceiver
+from support.load import volume
 from support.oracle import assert_check_passes, assert_sound, counts
 from support.processes import ADMIN_KEY, Served, serve, until
 from support.remote import Remote, post_alone
 
 pytestmark = pytest.mark.faults
 
-ITEMS = 1_000
-PER_S = 500
+ITEMS = volume(500, 1_000)
+PER_S = ITEMS // 2
 # The letters are made by failures, more than a breaker would let happen where they take some seconds.
 MANY_MAY_FAIL = {"REDRIVE_BREAKER_MIN_TRIES": "100000"}
 _DEAD = "SELECT state, count(*) FROM redrive.dead_letter GROUP BY state"
@@ -64,7 +65,7 @@ async def test_a_large_operation_goes_on_after_everything_was_killed(
         chosen = {"action": "retry", "filter": {"endpoint_id": endpoint_id}, "now": True, "rate_per_s": PER_S}
         begun = await api.post("/v1/dead-letters/bulk", chosen)
         assert begun["total"] == ITEMS
-        before = await _watch(api, begun["id"], until_done=200, within_s=20)
+        before = await _watch(api, begun["id"], until_done=ITEMS // 5, within_s=20)
         await _kill_all(served)
         api.close()
     assert before["state"] == "running"

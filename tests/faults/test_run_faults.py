@@ -13,6 +13,7 @@ import pytest
 
 from redrive.store.embedded import running_url
 from support.holding import HoldingReceiver
+from support.load import volume
 from support.oracle import assert_check_passes, assert_sound, counts
 from support.processes import ADMIN_KEY, Served, serve, until
 from support.receiver import Answer, Received
@@ -20,11 +21,11 @@ from support.remote import QUICK, Remote
 
 pytestmark = pytest.mark.faults
 
-RUNS, STEPS = 200, 5
+RUNS, STEPS = volume(80, 200), 5
 CALLERS = 4
 HELD = 10  # tries that are under way when something is killed
 KILLED = ("worker-1", "worker-2", "worker-1")
-CALLS_BETWEEN = 100  # before something else is killed
+CALLS_BETWEEN = RUNS // 2  # before something else is killed
 _STATUSES = "SELECT status, count(*) FROM redrive.run GROUP BY status"
 _DONE = "SELECT index, count(*) FROM redrive.step WHERE done_at IS NOT NULL GROUP BY index"
 

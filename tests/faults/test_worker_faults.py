@@ -14,6 +14,7 @@ from standardwebhooks.webhooks import Webhook
 from redrive.store.embedded import EmbeddedPostgres
 from support.holding import HoldingReceiver
 from support.installation import installation
+from support.load import volume
 from support.oracle import TransitionLog, all_succeed, assert_check_passes, assert_sound, counts, states
 from support.processes import altered, until, worker
 from support.proxy import postgres_proxy
@@ -109,12 +110,12 @@ async def test_two_workers_share_the_work_and_never_hold_a_task_together(
         endpoint = await redrive.api.endpoint(receiver.url)
         receiver.hold()
         async with worker(logins[0], "--concurrency", "50"), worker(logins[1], "--concurrency", "50"):
-            ids = [id for _ in range(4) for id in await redrive.api.batch(endpoint["id"], 500)]
+            ids = [id for _ in range(volume(2, 4)) for id in await redrive.api.batch(endpoint["id"], 500)]
             # Of an endpoint that does not answer, a worker has a fifth of its room in flight at most.
             await until(lambda: receiver.held == 20, why=lambda: receiver.held)
             assert sorted((await counts(database_url, _LEASES)).values()) == [10, 10]
             receiver.release()
-            await until(lambda: len(receiver.requests) >= 2_000, within_s=60, why=lambda: len(receiver.requests))
+            await until(lambda: len(receiver.requests) >= len(ids), within_s=60, why=lambda: len(receiver.requests))
             await all_succeed(database_url)
     assert sorted(receiver.ids) == sorted(ids)  # each once
     shares = await watch.successes()
@@ -242,7 +243,7 @@ async def test_a_worker_that_is_told_to_stop_drains_and_gives_leases_back(
         async with worker(database_url) as leaving:
             slow_ids = await redrive.api.batch(slow["id"], 5)
             await until(lambda: receiver.held == 5)
-            quick_ids = [id for _ in range(3) for id in await redrive.api.batch(quick["id"], 1_000)]
+            quick_ids = [id for _ in range(volume(1, 3)) for id in await redrive.api.batch(quick["id"], 1_000)]
             await until(lambda: len(receiver.of_path("/quick")) >= 100)
             took_s = await leaving.terminated()
         assert took_s < 10

@@ -5,12 +5,20 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from http.client import HTTPException
 
+from hypothesis import settings
+
 from support.processes import ADMIN_KEY, Served, until
 from support.remote import Remote
 
 CALLERS = 4
 PAUSE_S = 0.005  # between two: what is accepted must be delivered and looked through as well
 PAUSE_AFTER_TROUBLE_S = 0.02
+USUAL_EXAMPLES = 50  # of a property, in conftest.py
+
+
+def volume(usual: int, thorough: int) -> int:
+    """How much a fault falls into: enough to be hit by it, or, with `--hypothesis-profile=thorough`, more than that."""
+    return thorough if settings.default is not None and settings.default.max_examples > USUAL_EXAMPLES else usual
 
 
 class Load:
