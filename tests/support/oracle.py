@@ -81,7 +81,7 @@ async def all_succeed(url: str, *, within_s: float = 60.0) -> None:
     try:
         async with asyncio.timeout(within_s):
             while set(found := await states(url)) != {"succeeded"}:
-                await asyncio.sleep(0.05)
+                await asyncio.sleep(0.1)
     except TimeoutError:
         raise AssertionError(f"not all succeeded within {within_s} s: {found}") from None
 
