@@ -180,8 +180,9 @@ async def create_database(postgres: EmbeddedPostgres, name: str, template: str) 
     )
 
 
-async def _as_superuser(postgres: EmbeddedPostgres, *statements: str) -> None:
-    conn = await asyncpg.connect(postgres.superuser_url)
+async def _as_superuser(postgres: EmbeddedPostgres, *statements: str, database: str | None = None) -> None:
+    url = postgres.superuser_url
+    conn = await asyncpg.connect(url if database is None else database_of(url, database))
     try:
         for statement in statements:
             await conn.execute(statement)

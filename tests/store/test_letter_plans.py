@@ -16,7 +16,7 @@ import asyncpg
 import pytest
 import pytest_asyncio
 
-from conftest import create_database, database_of
+from conftest import _as_superuser, create_database, database_of
 from redrive.core.broker import QueueState
 from redrive.store import dead_letters, groups
 from redrive.store.db import query
@@ -113,7 +113,7 @@ async def place(request: pytest.FixtureRequest, postgres: EmbeddedPostgres, fill
     name = f"{NAME}_{next(_numbers)}"
     await create_database(postgres, name, filled)
     if request.param == "analysed":
-        await _as_superuser(postgres, "VACUUM (ANALYZE)", name)
+        await _as_superuser(postgres, "VACUUM (ANALYZE)", database=name)
     async with open_engine(database_of(postgres.url, name)) as engine:
         row = await engine.sql.fetchrow(
             "SELECT created_at, task_id FROM redrive.dead_letter WHERE org_id = $1 ORDER BY created_at OFFSET $2"
@@ -124,13 +124,6 @@ async def place(request: pytest.FixtureRequest, postgres: EmbeddedPostgres, fill
         assert row is not None
         yield Place(engine, engine.org_id, (row["created_at"], row["task_id"]))
     await _as_superuser(postgres, f"DROP DATABASE {name} WITH (FORCE)")
-
-
-async def _as_superuser(postgres: EmbeddedPostgres, statement: str, database: str | None = None) -> None:
-    url = postgres.superuser_url
-    connection = await asyncpg.connect(database_of(url, database) if database else url)
-    await connection.execute(statement)
-    await connection.close()
 
 
 async def _explained(place: Place, name: str, *arguments: object) -> list[dict[str, Any]]:
