@@ -12,9 +12,8 @@ from typing import Any, ClassVar, TypeVar
 from uuid import UUID
 
 import asyncpg
-from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from redrive.core.decide import Reason
 from redrive.core.ports import Job, Released
@@ -25,6 +24,8 @@ from redrive.store.dead_letters import Order
 from redrive.store.orgs import DEFAULT_ORG, ensure_org
 from redrive.store.pausing import PauseScope
 from support.engine import PERSON, Connection, Engine, ManualClock, Shared, clear
+
+from .walk import walk
 
 EXAMPLES, STEPS = 20, 30
 LANES = ["ordered", "halting", "key a", "key b"]
@@ -266,16 +267,7 @@ def test_each_lane_delivers_in_the_order_of_acceptance_whatever_interleaves(
 ) -> None:
     Lanes.shared, Lanes.engine, Lanes.callers = shared_database, live, []
     try:
-        run_state_machine_as_test(
-            Lanes,
-            settings=settings(
-                max_examples=EXAMPLES,
-                stateful_step_count=STEPS,
-                deadline=None,
-                suppress_health_check=list(HealthCheck),
-                phases=(Phase.explicit, Phase.reuse, Phase.generate),
-            ),
-        )
+        walk(Lanes, examples=EXAMPLES, steps=STEPS)
     finally:
         for caller in Lanes.callers:
             shared_database.do(caller.close())

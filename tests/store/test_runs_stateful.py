@@ -11,9 +11,9 @@ from itertools import count
 from typing import Any, ClassVar, TypeVar
 from uuid import UUID
 
-from hypothesis import HealthCheck, Phase, assume, settings
+from hypothesis import assume
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
+from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 from redrive.api.run_shapes import status_of
 from redrive.core.decide import Die, Reason, RetryIn, Succeed
@@ -44,6 +44,7 @@ from support.engine import (
 )
 
 from .run_model import DEAD, DELETED, HELD, LEASED, OPEN, WAIT_S, WAITING, Run, Step, Task
+from .walk import walk
 
 EXAMPLES, STEPS = 20, 30
 MAX_RUNS = 2
@@ -411,15 +412,6 @@ def test_a_run_takes_each_step_once_and_stands_where_its_steps_say_whatever_inte
     Runs.shared, Runs.engine = shared_database, live
     shared_database.do(shared_database.owner.execute(WATCH))
     try:
-        run_state_machine_as_test(
-            Runs,
-            settings=settings(
-                max_examples=EXAMPLES,
-                stateful_step_count=STEPS,
-                deadline=None,
-                suppress_health_check=list(HealthCheck),
-                phases=(Phase.explicit, Phase.reuse, Phase.generate),
-            ),
-        )
+        walk(Runs, examples=EXAMPLES, steps=STEPS)
     finally:
         shared_database.do(shared_database.owner.execute(UNWATCH))

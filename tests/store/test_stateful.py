@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import Any, ClassVar, Literal, TypeVar
 from uuid import UUID
 
-from hypothesis import HealthCheck, Phase, assume, settings
+from hypothesis import assume
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     RuleBasedStateMachine,
@@ -17,7 +17,6 @@ from hypothesis.stateful import (
     invariant,
     precondition,
     rule,
-    run_state_machine_as_test,
 )
 
 from redrive.core.decide import Succeed
@@ -31,6 +30,7 @@ from redrive.store.orgs import DEFAULT_ORG, ensure_org
 from support.engine import MARGIN_S, Engine, ManualClock, Shared, clear
 
 from .model import DEAD, FOREVER, PAYLOAD, WAITING, Model, Task
+from .walk import walk
 
 EXAMPLES, STEPS = 25, 30
 POLICIES: dict[str, dict[str, Any]] = {
@@ -264,14 +264,4 @@ def _seen(row: Record) -> tuple[str, int, int, int, str | None, datetime, dateti
 def test_the_database_holds_what_the_model_holds_whatever_happens(shared_database: Shared, live: Engine) -> None:
     Books.shared, Books.engine = shared_database, live
     Books.janitor = shared_database.do(live.janitor())
-    run_state_machine_as_test(
-        Books,
-        settings=settings(
-            max_examples=EXAMPLES,
-            stateful_step_count=STEPS,
-            deadline=None,
-            # Thirty steps can be read as they are; making them fewer would run into the test's time limit.
-            phases=(Phase.explicit, Phase.reuse, Phase.generate),
-            suppress_health_check=list(HealthCheck),
-        ),
-    )
+    walk(Books, examples=EXAMPLES, steps=STEPS)
