@@ -1,10 +1,11 @@
 """What logs, metrics, traces and rollups cost: `python -m bench.cost [--small] [--rounds N]`.
 
 Throughput with everything on beside everything off, in turn, in one run: a worker process that delivers a filled queue,
-and `redrive serve` that takes single events in. On: JSON lines of every transition, metrics that are scraped every
-second, traces of the share that is traced by default, sent to a collector; what happens is tallied, and rolled up
-beside the deliveries. Off: no lines, no port, no traces, and the triggers as they were before there was a tally. Run by
-hand; wired into nothing. Prints the rates of each round and the median of the ratios.
+and `redrive serve` that takes single events in. On: JSON lines of every transition, written to a file (whoever reads a
+pipe has a cost of their own), metrics that are scraped every second, traces of the share that is traced by default,
+sent to a collector; what happens is tallied, and rolled up beside the deliveries. Off: no lines, no port, no traces,
+and the triggers as they were before there was a tally. Run by hand; wired into nothing. Prints the rates of each round
+and the median of the ratios.
 """
 
 from __future__ import annotations
@@ -16,9 +17,11 @@ import random
 import re
 import secrets
 import statistics
+import tempfile
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from importlib import resources
+from pathlib import Path
 
 import asyncpg
 
@@ -28,7 +31,7 @@ from bench.installation import EVENT_TYPE, OPEN_TASKS, Installation
 from bench.load import load
 from bench.model import Run
 from bench.postgres import BenchPostgres, free_port, postgres
-from bench.processes import ProcessError, module
+from bench.processes import ProcessError, logging_to, module
 from bench.receiver import Receiver, receiving
 from redrive.settings import load_settings
 from redrive.store.endpoints import EndpointSpec
@@ -46,7 +49,7 @@ BEFORE = ("0017_pulse.sql", ("count_added_event", "count_moved_task"))
 class Scale:
     tasks: int = 60_000
     ingest_s: float = 5.0
-    rounds: int = 5
+    rounds: int = 7
 
 
 FULL = Scale()
@@ -113,7 +116,15 @@ def _env(collector: Receiver | None) -> dict[str, str]:
     return {"REDRIVE_LOG_LEVEL": "info", "REDRIVE_LOG_FORMAT": "json", "REDRIVE_OTEL_ENDPOINT": endpoint}
 
 
-async def deliver(server: BenchPostgres, receiver: Receiver, collector: Receiver | None, scale: Scale) -> Run:
+def _require_all(lengths: Sequence[int], log: Path, spans: float, scale: Scale) -> None:
+    if scale is not SMALL and not (spans and lengths and log.stat().st_size):
+        what = f"{spans:.0f} requests with spans, {len(lengths)} scrapes, {log.stat().st_size} bytes of log"
+        raise ProcessError(f"{what}: that is not everything on")
+
+
+async def deliver(
+    server: BenchPostgres, receiver: Receiver, collector: Receiver | None, log: Path, scale: Scale
+) -> Run:
     async with Installation.on(server, "cost") as installation:
         await installation.add_endpoint(EndpointSpec("receiver", receiver.url, (EVENT_TYPE,)))
         env, share, port = installation.env | _env(collector), 0.0, free_port()
@@ -126,25 +137,23 @@ async def deliver(server: BenchPostgres, receiver: Receiver, collector: Receiver
         await installation.accept(_events(installation, scale.tasks, share))
         await installation.write_out()
         url = installation.url + ("&" if "?" in installation.url else "?") + "role=redrive_engine"
-        worker = Worker(module("redrive.cli.main", "worker"), env)
+        worker = Worker(logging_to(log, module("redrive.cli.main", "worker")), env)
         delivery = Delivery("redrive", scale.tasks, worker, receiver, 1, url, OPEN_TASKS)
         if collector is None:
             return await delivery.run()
         await collector.reset()
         async with _scraped(port) as lengths:
             run = await delivery.run()
-        sent = (await collector.counts())["requests"]
-        if scale is not SMALL and not (sent and lengths):
-            raise ProcessError(f"{sent:.0f} requests with spans, {len(lengths)} scrapes: that is not everything on")
+        _require_all(lengths, log, (await collector.counts())["requests"], scale)
         return run
 
 
-async def ingest(server: BenchPostgres, collector: Receiver | None, scale: Scale) -> Run:
+async def ingest(server: BenchPostgres, collector: Receiver | None, log: Path, scale: Scale) -> Run:
     async with Installation.on(server, "cost_ingest") as installation, contextlib.AsyncExitStack() as stack:
         await installation.add_endpoint(EndpointSpec("nobody", "http://127.0.0.1:9/", (EVENT_TYPE,)))
         if collector is None:
             await _without_tally(installation)
-        serving = installation.serving("--no-worker", env=_env(collector))
+        serving = installation.serving("--no-worker", env=_env(collector), log=log)
         _, base = await stack.enter_async_context(serving)
         if collector is not None:
             await stack.enter_async_context(_scraped(int(base.rpartition(":")[2])))
@@ -155,12 +164,17 @@ async def ingest(server: BenchPostgres, collector: Receiver | None, scale: Scale
 
 async def measure(scale: Scale) -> None:
     rates: dict[tuple[str, bool], list[float]] = {}
-    async with postgres() as server, receiving() as receiver, receiving() as collector:
+    async with contextlib.AsyncExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="redrive-cost-")))
+        server = await stack.enter_async_context(postgres())
+        receiver, collector = [await stack.enter_async_context(receiving()) for _ in range(2)]
         for number in range(scale.rounds):
             for is_on in (False, True) if number % 2 == 0 else (True, False):  # whoever comes first may be lucky
                 to = collector if is_on else None
-                rates.setdefault(("deliver", is_on), []).append((await deliver(server, receiver, to, scale)).per_s)
-                rates.setdefault(("ingest", is_on), []).append((await ingest(server, to, scale)).per_s)
+                log = folder / f"{number}-{is_on}.log"
+                rates.setdefault(("deliver", is_on), []).append((await deliver(server, receiver, to, log, scale)).per_s)
+                rates.setdefault(("ingest", is_on), []).append((await ingest(server, to, log, scale)).per_s)
+                log.unlink()
             for what in ("deliver", "ingest"):
                 on, off = rates[what, True][-1], rates[what, False][-1]
                 print(f"{what}: on {on:,.0f}/s, off {off:,.0f}/s, × {on / off:.2f}", flush=True)

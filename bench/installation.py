@@ -23,7 +23,7 @@ import asyncpg
 from bench.delivery import Delivery, Worker
 from bench.peers.base import vacuum_analyze
 from bench.postgres import BenchPostgres, free_port
-from bench.processes import Child, ProcessError, module
+from bench.processes import Child, ProcessError, logging_to, module
 from bench.receiver import Receiver
 from redrive.app import prepare_database
 from redrive.core.policy import Policy
@@ -185,10 +185,14 @@ class Installation:
         return Delivery("redrive", n, worker, receiver, processes, url, OPEN_TASKS, timeout_s)
 
     @contextlib.asynccontextmanager
-    async def serving(self, *flags: str, env: Mapping[str, str] | None = None) -> AsyncIterator[tuple[Child, str]]:
+    async def serving(
+        self, *flags: str, env: Mapping[str, str] | None = None, log: Path | None = None
+    ) -> AsyncIterator[tuple[Child, str]]:
         """`redrive serve`: the API, and a worker unless told otherwise. Its process and its address."""
         port = free_port()
-        argv = module("redrive.cli.main", "serve", "--port", port, *flags)
+        argv: Sequence[str | Path] = module("redrive.cli.main", "serve", "--port", port, *flags)
+        if log is not None:
+            argv = logging_to(log, argv)
         child = await Child.start("redrive serve", argv, env={**self.env, **(env or {})}, ready="Redrive")
         try:
             await _answers(port)

@@ -182,6 +182,11 @@ async def command(
     return out.decode(errors="replace")
 
 
+def logging_to(log: Path, argv: Sequence[str | Path]) -> list[str | Path]:
+    """The command with its standard error appended to a file: no reader of a pipe takes part in what is timed."""
+    return ["sh", "-c", 'exec "$@" 2>> "$0"', log, *argv]
+
+
 def module(name: str, *args: object) -> list[str]:
     """argv of one of the bench's own modules, under this interpreter."""
     return [sys.executable, "-m", name, *map(str, args)]
