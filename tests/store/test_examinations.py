@@ -75,6 +75,7 @@ async def test_nothing_is_found_where_nothing_is_wrong(live: Engine) -> None:
         await (live.succeed, live.fail, live.kill)[place % 3](job)
     examined = await made(live.url)
     assert {finding.what for finding in findings(examined)} == NOT_DURABLE
+    assert examined["holds"].saw == "Nothing is paused or disabled."
     assert [one.name for one in examined.values() if not one.made] == []
 
 
@@ -359,12 +360,10 @@ async def test_what_is_held_open_or_dead_is_found_with_the_command_for_it(live: 
         " VALUES ($1, $2, 'open', clock_timestamp(), clock_timestamp())",
         *(live.org_id, broken),
     )
-    fixes = [
-        f.fix
-        for f in findings(
-            await made(live.url, QUEUE[2:], now=await in_two_hours(live), open_letters=1, unrolled_s=9999)
-        )
-    ]
+    seen = await made(live.url, QUEUE[2:], now=await in_two_hours(live), open_letters=1, unrolled_s=9999)
+    assert seen["holds"].saw == "Paused or disabled: 1; held by one at most: 1 task."
+    assert seen["dead letters"].saw == "Open: 2 dead letters in 1 org."
+    fixes = [finding.fix for finding in findings(seen)]
     # Names are anybody's: pasted into a shell, each stays one word.
     [enable] = [fix.partition(": ")[2] for fix in fixes if fix.startswith("When it can receive again: ")]
     assert shlex.split(enable) == ["redrive", "endpoints", "enable", "it's; quiet"]

@@ -19,6 +19,7 @@ async def look(api: Api) -> None:
 async def test_what_fires_comes_first_then_who_is_told_the_rules_and_what_fired(api: Api) -> None:
     calm = await read(api.viewer, "/alerts")
     assert calm.has("p", class_="empty-title", text="No alert fires")
+    assert calm.has("p", class_="empty-title", text="Nothing has fired yet")
     assert "To nobody yet" in calm.text
     endpoint = await api.endpoint(name=HOSTILE, event_types=["invoice.*", "redrive.alert.*"])
     states = BreakerStates(api.context.engine_db, api.context.clock)
@@ -31,6 +32,7 @@ async def test_what_fires_comes_first_then_who_is_told_the_rules_and_what_fired(
         f"warning {RULES[rule].title}" for rule in ("endpoint_open", "dead_letter_arrived")
     }
     assert HOSTILE in page.text
+    assert page.has("p", class_="empty-title", text="Nothing is over yet")
     assert not page.has("img")
     assert page.one("span", **{"data-count": "alerts"}).text == "2"
     assert page.has("a", href=f"/endpoints/{endpoint['id']}", text=HOSTILE)

@@ -11,7 +11,7 @@ from redrive.cli.connect import located, settings_of
 from redrive.cli.options import AsJson, Place, command
 from redrive.cli.output import emit
 from redrive.cli.runner import Unreachable, run
-from redrive.core.findings import Diagnosis, Examined, Severity
+from redrive.core.findings import Diagnosis, Examined, Severity, counted
 from redrive.doctor.diagnose import diagnose, unreadable, without_database
 from redrive.settings import SettingsError
 from redrive.store.postgres_errors import EmbeddedError
@@ -62,9 +62,11 @@ def _show(diagnosis: Diagnosis) -> None:
     problems, warnings = diagnosis.count(Severity.PROBLEM), diagnosis.count(Severity.WARNING)
     made = sum(examined.made for examined in diagnosis.examinations)
     if not problems and not warnings:
-        console.print(Text(f"{made} examinations, nothing found.", style="green"))
+        console.print(Text(f"{counted(made, 'examination')}, nothing found.", style="green"))
         return
-    console.print(Text(f"{made} examinations: {problems} problems, {warnings} warnings."))
+    console.print(
+        Text(f"{counted(made, 'examination')}: {counted(problems, 'problem')}, {counted(warnings, 'warning')}.")
+    )
 
 
 def _show_one(console: Console, examined: Examined) -> None:

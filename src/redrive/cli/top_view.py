@@ -132,7 +132,7 @@ def _group(row: Row, width: int) -> Text:
 def _alert(row: Row, seen: Overview) -> Text:
     about = f"  {cell(row['subject'])}" if row["subject"] else ""
     since = span((seen.at - row["opened_at"]).total_seconds())
-    return Text(f"  {row['rule']}{about}  since {since}  {cell(row['org'])}", style="bold red")
+    return Text(f"  {row['rule']:<19}{about}  since {since}  {cell(row['org'])}", style="bold red")
 
 
 def _operation(row: Row) -> Text:

@@ -100,6 +100,11 @@ def not_made(name: str, title: str, why: str, took_s: float = 0.0, *, is_problem
     return Examined(name, title, why, (finding,), made=False, took_ms=took_s * 1000)
 
 
+def counted(count: int, one: str) -> str:
+    """As a person says it: 1 worker, 2 workers."""
+    return f"{count} {one}" if count == 1 else f"{count} {one}s"
+
+
 def span(seconds: float) -> str:
     """A length of time as a person says it: 0.4 s, 12 s, 7 min, 3 h, 2 days."""
     size = abs(seconds)

@@ -17,7 +17,7 @@ def look_at_settings(settings: Settings) -> Seen:
     given = sorted(settings.model_fields_set)
     shown = ", ".join(given[:8]) + ("…" if len(given) > 8 else "")
     return Seen(
-        f"{len(given)} settings are not the defaults{': ' + shown if given else ''}.",
+        f"Set to something else than the default: {shown}." if given else "All settings are the defaults.",
         [*_networks(settings), *_listening(settings), *_database(settings), *_broker(settings), *_others(settings)],
     )
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from shlex import quote
 
 from redrive.core.channels import APPRISE_QUEUE, MAIL_QUEUE, NOTICE_PREFIX, notice_queue
-from redrive.core.findings import Finding, Seen, problem, span, warning
+from redrive.core.findings import Finding, Seen, counted, problem, span, warning
 from redrive.core.ports import HTTP_QUEUE
 from redrive.store.clock import DatabaseClock
 from redrive.store.db import Record
@@ -59,7 +59,8 @@ async def look_at_workers(looking: Looking) -> Seen:
         for row in silent
     ]
     hosts = len({row["host"] for row in live})
-    return Seen(f"{len(live)} workers on {hosts} machines serve {len(served)} queues; {len(silent)} are silent.", found)
+    at_work = f"{counted(len(live), 'worker')} on {counted(hosts, 'machine')}, for {counted(len(served), 'queue')}"
+    return Seen(f"At work: {at_work}; silent: {len(silent)}.", found)
 
 
 def _unserved_finding(queue: str, waiting: Sequence[Record]) -> Finding:
@@ -98,15 +99,19 @@ async def look_at_due(looking: Looking) -> Seen:
 async def look_at_holds(looking: Looking) -> Seen:
     rows = await looking.rows("doctor_holds", MAX_HELD_COUNTED, as_engine=True)
     found = [_hold_finding(row) for row in rows if row["held"] or row["by_engine"]]
+    if not rows:
+        return Seen("Nothing is paused or disabled.")
     return Seen(
-        f"{len(rows)} things are paused or disabled, and hold {max((row['held'] for row in rows), default=0)} tasks"
-        " at most.",
-        found,
+        f"Paused or disabled: {len(rows)}; held by one at most: {_held(max(row['held'] for row in rows))}.", found
     )
 
 
+def _held(count: int) -> str:
+    return f"{count}+ tasks" if count >= MAX_HELD_COUNTED else counted(count, "task")
+
+
 def _hold_finding(row: Record) -> Finding:
-    many = f"{row['held']}{'+' if row['held'] >= MAX_HELD_COUNTED else ''} tasks"
+    many = _held(row["held"])
     because = f" ({row['because'].rstrip('. ')})" if row["because"] else ""
     by = f" by {row['by']}" if row["by"] else ""
     since = f"{row['since']:%Y-%m-%d %H:%M}Z"
@@ -160,9 +165,7 @@ async def look_at_endpoints(looking: Looking) -> Seen:
                 f" resume{of}{org}.",
             )
         )
-    return Seen(
-        f"{len(rows)} breakers are not closed; {failed} of {ended} tries of the last ten minutes failed.", found
-    )
+    return Seen(f"Breakers not closed: {len(rows)}; of {ended} tries of the last ten minutes {failed} failed.", found)
 
 
 async def look_at_letters(looking: Looking) -> Seen:
@@ -182,7 +185,9 @@ async def look_at_letters(looking: Looking) -> Seen:
                 " gone.",
             )
         )
-    return Seen(f"{sum(row['n'] for row in rows)} dead letters are open, in {len(rows)} orgs.", found)
+    if not rows:
+        return Seen("No dead letter is open.")
+    return Seen(f"Open: {counted(sum(row['n'] for row in rows), 'dead letter')} in {counted(len(rows), 'org')}.", found)
 
 
 async def look_at_background(looking: Looking) -> Seen:
@@ -219,8 +224,8 @@ async def look_at_background(looking: Looking) -> Seen:
             )
         )
     return Seen(
-        f"{len(jobs)} background jobs are known, {len(operations)} operations stand still,"
-        f" {untold['n']} notices wait to be told.",
+        f"Background jobs: {len(jobs)} known; operations that stand still: {len(operations)};"
+        f" notices that wait to be told: {untold['n']}.",
         found,
     )
 

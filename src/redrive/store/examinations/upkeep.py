@@ -1,6 +1,6 @@
 """Examinations of how the database is kept: vacuum, and whoever keeps it from its work; locks that are waited for."""
 
-from redrive.core.findings import Finding, Seen, problem, span, warning
+from redrive.core.findings import Finding, Seen, counted, problem, span, warning
 from redrive.store.db import Record
 from redrive.store.examinations.advice import literal
 from redrive.store.examinations.looking import Examination, Looking
@@ -26,7 +26,8 @@ async def look_at_vacuum(looking: Looking) -> Seen:
     dead = sum(row["dead"] for row in rows)
     oldest = max(row["xid_age"] for row in rows)
     return Seen(
-        f"{len(rows)} tables have {dead} dead rows; the oldest row is {oldest / 1e6:.1f} million transactions old.",
+        f"{counted(dead, 'dead row')} in {len(rows)} tables; the oldest row is {oldest / 1e6:.1f} million transactions"
+        " old.",
         found,
     )
 
@@ -93,8 +94,8 @@ async def look_at_transactions(looking: Looking) -> Seen:
     ]
     found += [_slot_finding(row) for row in slots]
     return Seen(
-        f"{len(rows)} transactions are older than {span(limits.transaction_s)}, {len(prepared)} prepared ones;"
-        f" {len(slots)} replication slots stand in the way."
+        f"Transactions older than {span(limits.transaction_s)}: {len(rows)}, prepared ones: {len(prepared)};"
+        f" replication slots that stand in the way: {len(slots)}."
         + (f" Of {hidden} sessions of other logins PostgreSQL hides how long theirs is open." if hidden else ""),
         found,
     )
@@ -154,7 +155,7 @@ async def look_at_locks(looking: Looking) -> Seen:
         )
         for row in rows
     ]
-    return Seen(f"{len(rows)} sessions have waited for a lock for more than {span(limits.lock_wait_s)}.", found)
+    return Seen(f"Waiting for a lock for more than {span(limits.lock_wait_s)}: {counted(len(rows), 'session')}.", found)
 
 
 UPKEEP = [
