@@ -34,6 +34,7 @@ servers:
 # Which lines of core, store and engine no test runs, those in processes of their own counted in.
 coverage: install servers
 	@$(BIN)/pytest $(SPREAD) -q --cov --cov-report= $(ARGS)
+	@$(BIN)/coverage combine --quiet --append 2> /dev/null || true # of processes that ended last, if any did
 	@$(BIN)/coverage report
 
 bench: install

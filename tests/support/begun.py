@@ -20,8 +20,9 @@ MAX_REPORT_BYTES = 100
 
 
 def own_env(**own: str) -> dict[str, str]:
-    """Nothing of the caller's environment but what every program needs, and what a test says."""
-    kept = {name: value for name, value in os.environ.items() if name in ("PATH", "HOME", "LANG", "TMPDIR")}
+    """Nothing of the caller's environment but what every program needs, what counts its lines, and what a test says."""
+    names = ("PATH", "HOME", "LANG", "TMPDIR", "COVERAGE_PROCESS_CONFIG")
+    kept = {name: value for name, value in os.environ.items() if name in names}
     return {**kept, **own}
 
 
