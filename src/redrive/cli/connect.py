@@ -20,7 +20,7 @@ from redrive.cli.output import note
 from redrive.cli.runner import Refused, Unreachable
 from redrive.settings import Settings, load_settings
 from redrive.store.audit import Act
-from redrive.store.db import Database, Session, connect, shown
+from redrive.store.db import LOST, Database, Session, connect, shown
 from redrive.store.embedded import EmbeddedPostgres, running_url
 from redrive.store.migrate import load_migrations, schema_version
 from redrive.store.orgs import find_org, prove_seal
@@ -146,7 +146,7 @@ async def answered_version(url: str, patience_s: float = 0.0) -> int:
                 "The database URL cannot be read. It looks like postgresql://user:password@host:5432/name; special "
                 "characters in the password are written as %40 and the like."
             ) from None
-        except (asyncpg.PostgresError, asyncpg.InterfaceError) as problem:
+        except LOST as problem:
             raise _unreachable(url, problem) from problem
         else:
             break

@@ -91,7 +91,12 @@ def _code_of(work: Callable[[], Work], runner: Callable[[Work], bool]) -> int:
         return DONE
     except asyncpg.InsufficientPrivilegeError as problem:
         return _told(f"The database user may not do this: {problem}. Use the one that ran `redrive migrate`.", REFUSED)
-    except (ConnectionError, asyncpg.PostgresConnectionError, asyncpg.InterfaceError) as problem:
+    except (
+        ConnectionError,
+        asyncpg.PostgresConnectionError,
+        asyncpg.InterfaceError,
+        asyncpg.InternalClientError,
+    ) as problem:
         return _told(
             f"The connection to the database was lost: {problem}. What was done before stays done; try again.",
             UNREACHABLE,

@@ -21,6 +21,7 @@ import asyncpg
 import structlog
 
 from redrive.process import Process
+from redrive.store.db import LOST
 from redrive.store.postgres_binaries import Binaries, copied_to, find_binaries
 from redrive.store.postgres_cluster import LOGIN_ROLE, SUPERUSER, create_cluster, run_program, server_env
 from redrive.store.postgres_errors import AlreadyRunning, EmbeddedError
@@ -265,10 +266,10 @@ async def _answers(url: str, folder: DataFolder) -> bool:
         ) from problem
     try:
         return bool(await connection.fetchval("SELECT true"))
-    except (OSError, asyncpg.PostgresConnectionError, asyncpg.InterfaceError):
+    except LOST:
         return False
     finally:
-        with contextlib.suppress(OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError):
+        with contextlib.suppress(*LOST):
             await connection.close(timeout=CONNECT_TIMEOUT_S)
 
 

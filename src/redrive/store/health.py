@@ -1,8 +1,6 @@
 """Whether the database answers and takes writes. Asked by the API's /readyz and by that of workers."""
 
-import asyncpg
-
-from redrive.store.db import Database
+from redrive.store.db import LOST, Database
 
 
 async def is_writable(db: Database) -> bool:
@@ -14,5 +12,5 @@ async def why_not_writable(db: Database) -> str | None:
     """For a person to read; None: it is."""
     try:
         return None if await is_writable(db) else "The database takes no writes."
-    except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError) as problem:
+    except LOST as problem:
         return f"The database does not answer ({type(problem).__name__})."

@@ -13,12 +13,11 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID, uuid4
 
-import asyncpg
 import msgspec
 
 from redrive.core.watching import WATCH_CHANNEL, Wish, channel_of, word_of_act
 from redrive.ending import end
-from redrive.store.db import Connection, Record, connect, query
+from redrive.store.db import LOST, Connection, Record, connect, query
 from redrive.store.listen import tail_secret
 
 CALL_EVERY_S = 4.0  # well below WATCHED_FOR_S: one that is lost does not matter
@@ -56,7 +55,7 @@ class Tail:
 
     async def end(self) -> None:
         """Say that nobody watches any more; where that fails, the processes find out by themselves."""
-        with contextlib.suppress(OSError, asyncpg.PostgresError, asyncpg.InterfaceError):
+        with contextlib.suppress(*LOST):
             async with asyncio.timeout(LEAVE_WITHIN_S), self._turn:
                 call = msgspec.json.encode({"id": self._id, "leaves": True}).decode()
                 await self._connection.execute(query("notify"), WATCH_CHANNEL, call)

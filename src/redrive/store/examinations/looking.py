@@ -11,7 +11,7 @@ from datetime import datetime
 import asyncpg
 
 from redrive.core.findings import Examined, Seen, examined, not_made
-from redrive.store.db import ENGINE_PLANS, Connection, Record, connect, query
+from redrive.store.db import ENGINE_PLANS, LOST, Connection, Record, connect, query
 
 STATEMENT_TIMEOUT_S = 5.0
 EXAMINATION_TIMEOUT_S = 12.0  # for a connection that hangs: the server would have ended the statement
@@ -84,7 +84,7 @@ class Looking:
         try:
             async with asyncio.timeout(CLOSE_TIMEOUT_S):
                 await self._connection.close()
-        except (TimeoutError, OSError, asyncpg.PostgresError, asyncpg.InterfaceError):
+        except LOST:
             self._connection.terminate()
 
     def drop(self) -> None:

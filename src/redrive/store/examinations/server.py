@@ -6,10 +6,8 @@ from collections.abc import Callable
 from contextlib import AsyncExitStack
 from datetime import UTC, datetime
 
-import asyncpg
-
 from redrive.core.findings import Finding, Seen, problem, span, warning
-from redrive.store.db import Record
+from redrive.store.db import LOST, Record
 from redrive.store.examinations.looking import Examination, Looking
 
 OLDEST, NEWEST = 15, 18  # versions of PostgreSQL that Redrive is tried on
@@ -121,7 +119,7 @@ async def look_at_direct(looking: Looking, url: str) -> Seen:
     here = await looking.row("doctor_pid")
     try:
         one, other = await _asked(looking, url, url)
-    except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
+    except LOST as error:
         what = f"REDRIVE_DATABASE_DIRECT_URL leads to no database: {type(error).__name__}: {error}."
         return Seen(what, [problem(what, _WITHOUT_DIRECT, "See that its address, user and password are right.")])
     found = []
@@ -154,7 +152,7 @@ async def _is_shared(looking: Looking, pids: set[int]) -> bool:
     """Whether another connection meets the same server process: a pooler lends it, to both of them."""
     try:
         [beside] = await _asked(looking, looking.url)
-    except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError):  # none may be left
+    except LOST:  # none may be left
         return False
     return beside["pid"] in pids
 
