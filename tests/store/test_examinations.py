@@ -1,8 +1,8 @@
 """What `redrive doctor` sees in a database: each trouble that is planted, and none where there is none."""
 
 import asyncio
-import shlex
-from collections.abc import AsyncIterator, Sequence
+import re
+from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from importlib import resources
 from urllib.parse import urlsplit
@@ -12,26 +12,21 @@ import pytest
 import pytest_asyncio
 
 from conftest import database_of
-from redrive.core.findings import MAX_FINDINGS, Diagnosis, Examined, Finding, Seen, Severity, examined, problem, warning
+from redrive.core.findings import MAX_FINDINGS, Diagnosis, Seen, Severity, examined, problem, warning
 from redrive.doctor.diagnose import diagnose
 from redrive.settings import load_settings
 from redrive.store.embedded import EmbeddedPostgres
 from redrive.store.examinations.advice import role_findings
-from redrive.store.examinations.looking import Examination, Limits, Looking, examine
-from redrive.store.examinations.queue import QUEUE
+from redrive.store.examinations.looking import Limits, Looking
 from redrive.store.examinations.schema import CATALOGUE, CATALOGUED, MIGRATIONS, as_text, catalogue_of, from_text
 from redrive.store.examinations.server import (
     look_at_clock,
     look_at_connection,
-    server_examinations,
-    this_machines_clock,
 )
 from redrive.store.examinations.upkeep import UPKEEP
 from support.engine import Connection, Engine
 
-# This server is quick and not durable (conftest.FAST_SETTINGS): that is found, and nothing else.
-ALL = [*server_examinations(this_machines_clock, pooler=False), MIGRATIONS, *CATALOGUED, *UPKEEP, *QUEUE]
-NOT_DURABLE = {"fsync is off.", "full_page_writes is off.", "synchronous_commit is off."}
+from .examined import ALL, NOT_DURABLE, findings, in_two_hours, made
 
 
 @pytest_asyncio.fixture(loop_scope="session")
@@ -40,23 +35,6 @@ async def owner(database_url: str) -> AsyncIterator[Connection]:
     connection = await asyncpg.connect(database_url)
     yield connection
     await connection.close()
-
-
-async def made(url: str, examinations: Sequence[Examination] = ALL, **limits: object) -> dict[str, Examined]:
-    looking = Looking(url, Limits(**limits))  # type: ignore[arg-type]
-    try:
-        return {one.name: one for one in await examine(looking, examinations)}
-    finally:
-        await looking.close()
-
-
-def findings(examined: dict[str, Examined]) -> list[Finding]:
-    return [finding for one in examined.values() for finding in one.findings]
-
-
-async def in_two_hours(engine: Engine) -> datetime:
-    now: datetime = await engine.sql.fetchval("SELECT clock_timestamp()")
-    return now + timedelta(hours=2)
 
 
 async def test_what_the_migrations_make_is_what_databases_are_compared_with(empty_url: str) -> None:
@@ -298,6 +276,12 @@ async def test_autovacuum_that_is_off_and_rows_that_nobody_removed_are_found(
         UPDATE redrive.counter SET n = 2; UPDATE redrive.counter SET n = 3; SELECT pg_stat_force_next_flush();""")
     dead = {"dead_rows": 10, "now": datetime.now(UTC) + timedelta(hours=1)}
     assert [f.what.split()[0] for f in findings(await made(database_url, UPKEEP[:1], **dead))] == ["counter"]
+    await owner.execute("""
+        INSERT INTO redrive.worker
+               SELECT gen_random_uuid(), now(), now(), 'a', 1, '1', '{http}', 5 FROM generate_series(1, 300);
+        DELETE FROM redrive.worker; SELECT pg_stat_force_next_flush();""")
+    [empty] = findings(await made(database_url, UPKEEP[:1], heap_bytes=1))
+    assert re.fullmatch(r"worker takes 0 MiB for 0 rows: most of it is empty\.", empty.what)
 
 
 async def test_a_server_that_is_nearly_full_is_told(empty_url: str) -> None:
@@ -309,82 +293,17 @@ async def test_a_server_that_is_nearly_full_is_told(empty_url: str) -> None:
     assert "queue of notifications is 0 % full" in seen.findings[1].what
 
 
-async def test_work_that_nobody_does_is_found_by_queue_and_with_what_to_start(live: Engine) -> None:
-    await live.endpoint()
-    await live.accept()
-    await live.sql.execute("SELECT redrive.enqueue('edi.orders', '{}')")
-    later = await in_two_hours(live)
-    found = findings(await made(live.url, QUEUE[:2], now=later))
-    assert "No worker is at work" in found[0].what
-    await live.sql.execute(
-        "INSERT INTO redrive.worker VALUES ($1, $2, $2, 'a', 1, '1', '{http}', 5),"
-        " ($3, $2, $2 - interval '1 hour', 'b', 2, '1', '{handler:edi.orders}', 5)",
-        *(live.org_id, later, await live.endpoint("other")),
+async def test_who_logs_in_with_too_many_rights_or_too_few_is_told(
+    postgres: EmbeddedPostgres, owner: Connection, database_url: str
+) -> None:
+    """A superuser, whom row-level security does not bind; and where nothing can be written, or each word takes long."""
+    name = urlsplit(database_url).path.lstrip("/")
+    [found] = findings(await made(database_of(postgres.superuser_url, name), ALL[:1]))
+    assert "a superuser" in found.what
+    await owner.execute(f"ALTER DATABASE {name} SET default_transaction_read_only = on")
+    found, slow = findings(await made(database_url, ALL[:1], round_trip_s=0.0))
+    assert (found.severity, found.what) == (
+        Severity.PROBLEM,
+        "The server takes no writes: it is a standby, or read only.",
     )
-    found = findings(await made(live.url, QUEUE[:2], now=later))
-    said = [finding.what for finding in found]
-    assert any("No worker serves the queue 'handler:edi.orders'" in what for what in said)
-    assert any("Nothing was heard of the worker b (process 2)" in what for what in said)
-    assert any("Work is due since 2 h" in what for what in said)
-    assert len(said) == 3
-
-
-async def test_what_is_for_people_is_found_where_no_process_can_send_it(live: Engine) -> None:
-    """It needs no worker, so that is not what is missing."""
-    await live.endpoint()
-    await live.accept()
-    later = await in_two_hours(live)
-    await live.sql.execute("UPDATE redrive.task SET queue = 'notice.http'")
-    assert findings(await made(live.url, QUEUE[:1], now=later)) == []
-    for queue, missing in (("notice.mail", "REDRIVE_SMTP_URL"), ("apprise", "redrive worker")):
-        await live.sql.execute("UPDATE redrive.task SET queue = $1", queue)
-        (found,) = findings(await made(live.url, QUEUE[:1], now=later))
-        assert missing in found.fix
-    a_worker = "INSERT INTO redrive.worker VALUES ($1, $2, $2, 'a', 1, '1', '{http}', 5)"
-    await live.sql.execute(a_worker, live.org_id, later)
-    (unserved,) = findings(await made(live.url, QUEUE[:1], now=later))
-    assert "No worker serves the queue 'apprise'" in unserved.what
-    assert "redrive[notify]" in unserved.fix
-
-
-async def test_what_is_held_open_or_dead_is_found_with_the_command_for_it(live: Engine) -> None:
-    quiet = await live.endpoint("it's; quiet")
-    broken = await live.endpoint("broken", event_types=("never",))
-    await live.accept_many(3)
-    for job in await live.claim(2):
-        await live.kill(job)
-    await live.change_endpoint(quiet, disabled=True)
-    await live.claim()  # meets what is shut, and holds it
-    await live.sql.execute(
-        "INSERT INTO redrive.endpoint_state (org_id, endpoint_id, breaker, breaker_since, probe_at)"
-        " VALUES ($1, $2, 'open', clock_timestamp(), clock_timestamp())",
-        *(live.org_id, broken),
-    )
-    seen = await made(live.url, QUEUE[2:], now=await in_two_hours(live), open_letters=1, unrolled_s=9999)
-    assert seen["holds"].saw == "Paused or disabled: 1; held by one at most: 1 task."
-    assert seen["dead letters"].saw == "Open: 2 dead letters in 1 org."
-    fixes = [finding.fix for finding in findings(seen)]
-    # Names are anybody's: pasted into a shell, each stays one word.
-    [enable] = [fix.partition(": ")[2] for fix in fixes if fix.startswith("When it can receive again: ")]
-    assert shlex.split(enable) == ["redrive", "endpoints", "enable", "it's; quiet"]
-    assert "See what it answers: redrive endpoints show broken" in fixes
-    assert any(fix.startswith("redrive dead list --fingerprint ") for fix in fixes)
-    assert "Workers tell them: start one (`redrive worker`)." in fixes  # of the dead letters
-    assert len(fixes) == 4
-
-
-async def test_a_job_that_does_not_run_or_fails_is_found_and_what_nobody_rolls_up(live: Engine) -> None:
-    await live.endpoint()
-    await live.accept()
-    await live.sql.execute("""
-        INSERT INTO redrive.job (name, every_s, since, seen_at, left_at, succeeded_at, failed_at, error)
-        SELECT name, 10, now(), now(), left_at, succeeded_at, failed_at, error
-          FROM (VALUES ('stale', NULL::timestamptz, now(), NULL::timestamptz, NULL), ('left', now(), now(), NULL, NULL),
-                       ('failing', NULL, now() + interval '119.5 minutes', now() + interval '2 hours', 'boom'),
-                       ('fine', NULL, now() + interval '119.9 minutes', NULL, NULL))
-            AS j(name, left_at, succeeded_at, failed_at, error)""")
-    said = [f.what for f in findings(await made(live.url, QUEUE[5:], now=await in_two_hours(live)))]
-    assert any("'stale' has not run well for 2 h" in what for what in said)
-    assert any("'failing' failed" in what for what in said)
-    assert any("is not rolled up" in what for what in said)
-    assert len(said) == 3
+    assert slow.what.startswith("A round trip to the server takes ")

@@ -1,0 +1,151 @@
+"""What `redrive doctor` sees of work: what nobody does, what is held, what fails, what stands still."""
+
+import re
+import shlex
+
+from redrive.store.examinations.queue import QUEUE
+from redrive.store.pausing import PauseScope
+from support.engine import PERSON, Engine, Shared
+
+from .examined import findings, in_two_hours, made
+
+
+async def test_work_that_nobody_does_is_found_by_queue_and_with_what_to_start(live: Engine) -> None:
+    await live.endpoint()
+    await live.accept()
+    await live.sql.execute("SELECT redrive.enqueue('edi.orders', '{}')")
+    later = await in_two_hours(live)
+    found = findings(await made(live.url, QUEUE[:2], now=later))
+    assert "No worker is at work" in found[0].what
+    await live.sql.execute(
+        "INSERT INTO redrive.worker VALUES ($1, $2, $2, 'a', 1, '1', '{http}', 5),"
+        " ($3, $2, $2 - interval '1 hour', 'b', 2, '1', '{handler:edi.orders}', 5)",
+        *(live.org_id, later, await live.endpoint("other")),
+    )
+    found = findings(await made(live.url, QUEUE[:2], now=later))
+    said = [finding.what for finding in found]
+    assert any("No worker serves the queue 'handler:edi.orders'" in what for what in said)
+    assert any("Nothing was heard of the worker b (process 2)" in what for what in said)
+    assert any("Work is due since 2 h" in what for what in said)
+    assert len(said) == 3
+
+
+async def test_what_is_for_people_is_found_where_no_process_can_send_it(live: Engine) -> None:
+    """It needs no worker, so that is not what is missing."""
+    await live.endpoint()
+    await live.accept()
+    later = await in_two_hours(live)
+    await live.sql.execute("UPDATE redrive.task SET queue = 'notice.http'")
+    assert findings(await made(live.url, QUEUE[:1], now=later)) == []
+    for queue, missing in (("notice.mail", "REDRIVE_SMTP_URL"), ("apprise", "redrive worker")):
+        await live.sql.execute("UPDATE redrive.task SET queue = $1", queue)
+        (found,) = findings(await made(live.url, QUEUE[:1], now=later))
+        assert missing in found.fix
+    a_worker = "INSERT INTO redrive.worker VALUES ($1, $2, $2, 'a', 1, '1', '{http}', 5)"
+    await live.sql.execute(a_worker, live.org_id, later)
+    (unserved,) = findings(await made(live.url, QUEUE[:1], now=later))
+    assert "No worker serves the queue 'apprise'" in unserved.what
+    assert "redrive[notify]" in unserved.fix
+
+
+async def test_what_is_held_open_or_dead_is_found_with_the_command_for_it(live: Engine) -> None:
+    quiet = await live.endpoint("it's; quiet")
+    broken = await live.endpoint("broken", event_types=("never",))
+    await live.accept_many(3)
+    for job in await live.claim(2):
+        await live.kill(job)
+    await live.change_endpoint(quiet, disabled=True)
+    await live.claim()  # meets what is shut, and holds it
+    await live.sql.execute(
+        "INSERT INTO redrive.endpoint_state (org_id, endpoint_id, breaker, breaker_since, probe_at)"
+        " VALUES ($1, $2, 'open', clock_timestamp(), clock_timestamp())",
+        *(live.org_id, broken),
+    )
+    seen = await made(live.url, QUEUE[2:], now=await in_two_hours(live), open_letters=1, unrolled_s=9999)
+    assert seen["holds"].saw == "Paused or disabled: 1; held by one at most: 1 task."
+    assert seen["dead letters"].saw == "Open: 2 dead letters in 1 org."
+    fixes = [finding.fix for finding in findings(seen)]
+    # Names are anybody's: pasted into a shell, each stays one word.
+    [enable] = [fix.partition(": ")[2] for fix in fixes if fix.startswith("When it can receive again: ")]
+    assert shlex.split(enable) == ["redrive", "endpoints", "enable", "it's; quiet"]
+    assert "See what it answers: redrive endpoints show broken" in fixes
+    assert any(fix.startswith("redrive dead list --fingerprint ") for fix in fixes)
+    assert "Workers tell them: start one (`redrive worker`)." in fixes  # of the dead letters
+    assert len(fixes) == 4
+
+
+async def test_a_job_that_does_not_run_or_fails_is_found_and_what_nobody_rolls_up(live: Engine) -> None:
+    await live.endpoint()
+    await live.accept()
+    await live.sql.execute("""
+        INSERT INTO redrive.job (name, every_s, since, seen_at, left_at, succeeded_at, failed_at, error)
+        SELECT name, 10, now(), now(), left_at, succeeded_at, failed_at, error
+          FROM (VALUES ('stale', NULL::timestamptz, now(), NULL::timestamptz, NULL), ('left', now(), now(), NULL, NULL),
+                       ('failing', NULL, now() + interval '119.5 minutes', now() + interval '2 hours', 'boom'),
+                       ('fine', NULL, now() + interval '119.9 minutes', NULL, NULL))
+            AS j(name, left_at, succeeded_at, failed_at, error)""")
+    said = [f.what for f in findings(await made(live.url, QUEUE[5:], now=await in_two_hours(live)))]
+    assert any("'stale' has not run well for 2 h" in what for what in said)
+    assert any("'failing' failed" in what for what in said)
+    assert any("is not rolled up" in what for what in said)
+    assert len(said) == 3
+
+
+async def test_what_is_paused_is_found_with_how_to_let_it_go_on(live: Engine) -> None:
+    endpoint_id = await live.endpoint("it's; quiet")
+    await live.accept()
+    for scope, of in ((PauseScope.INSTALLATION, None), (PauseScope.ORG, None), (PauseScope.ENDPOINT, endpoint_id)):
+        await live.pause(scope, of)
+    await live.claim()  # meets what is shut, and holds it
+    found = findings(await made(live.url, QUEUE[2:4]))
+    assert {finding.what.partition(" is paused since ")[0] for finding in found} == {
+        "The installation",
+        "The org 'default'",
+        """The endpoint "it's; quiet" of 'default'""",
+    }
+    assert all(f" by {PERSON.actor} " in finding.what for finding in found)
+    assert all(finding.what.endswith("and holds 1 task.") for finding in found)
+    assert sorted(shlex.split(finding.fix) for finding in found) == [
+        ["redrive", "resume"],
+        ["redrive", "resume", "--endpoint", "it's; quiet"],
+        ["redrive", "resume", "--installation"],
+    ]
+
+
+async def test_a_storm_of_failures_is_found_with_whom_to_pause(live: Engine) -> None:
+    """Of tries, not of tasks: what fails again and again keeps workers from the rest."""
+    till, other = await live.endpoint("it's; quiet"), await live.endpoint("other", event_types=("never",))
+    await live.sql.execute(
+        "INSERT INTO redrive.endpoint_history VALUES ($1, $2, clock_timestamp(), 10, 80, 0, 0),"
+        " ($1, $3, clock_timestamp(), 5, 5, 0, 0), ($1, $3, clock_timestamp() - interval '1 hour', 0, 900, 0, 0)",
+        *(live.org_id, till, other),
+    )
+    assert findings(await made(live.url, QUEUE[2:4], failed_tries=86)) == []
+    (found,) = findings(await made(live.url, QUEUE[2:4], failed_tries=85))
+    assert found.what.startswith('85 of 100 tries of the last ten minutes failed, 80 of them at "it\'s; quiet"')
+    pause, resume = (part.partition("redrive ")[2] for part in found.fix.rstrip(".").split("; what is held "))
+    assert shlex.split(pause) == ["pause", "--endpoint", "it's; quiet"]
+    assert shlex.split(resume) == ["resume", "--endpoint", "it's; quiet"]
+
+
+async def test_an_operation_that_stands_still_is_found_with_what_moves_it(
+    live: Engine, shared_database: Shared
+) -> None:
+    await shared_database.owner.execute(
+        """
+        INSERT INTO redrive.operation
+               (org_id, id, subject, action, state, note, actor, total, dispatched, succeeded, step_at,
+                created_at, updated_at)
+        SELECT $1, redrive.uuid7(), 'dead_letters', action, state, note, 'somebody', 9, 2, 2, step_at, now(), now()
+          FROM (VALUES ('retry', 'paused', 'Too many of them failed.', now()), ('delete', 'paused', NULL, now()),
+                       ('resolve', 'running', NULL, now() - interval '1 hour'), ('ignore', 'running', NULL, now()))
+            AS o(action, state, note, step_at)""",
+        live.org_id,
+    )
+    found = {finding.what.partition(" (")[2]: finding for finding in findings(await made(live.url, QUEUE[5:]))}
+    assert set(found) == {
+        "retry, org 'default', 2 of 9 done) paused itself: Too many of them failed.",
+        "resolve, org 'default', 2 of 9 done) has stood still for 60 min.",
+    }
+    by_itself = next(finding for what, finding in found.items() if what.startswith("retry"))
+    assert re.fullmatch(r"redrive operations resume (\S+), or redrive operations cancel \1", by_itself.fix)
