@@ -6,10 +6,12 @@ import json
 import os
 import pty
 import re
+import shutil
 import signal
 import struct
 import termios
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -24,10 +26,11 @@ from redrive.cli.runner import Refused
 from redrive.cli.top import _chosen
 from redrive.cli.top_view import lines, shape
 from redrive.core.findings import Diagnosis, Severity
+from redrive.doctor import surroundings
 from redrive.doctor.configuration import look_at_settings
 from redrive.doctor.diagnose import diagnose, unreadable
 from redrive.doctor.mail import look_at_mail
-from redrive.doctor.surroundings import api_address, look_at_folder
+from redrive.doctor.surroundings import api_address, look_at_api, look_at_folder
 from redrive.settings import load_settings
 from redrive.store.clock import DatabaseClock
 from redrive.store.embedded import EmbeddedPostgres
@@ -38,7 +41,7 @@ from support.http import HttpClient
 from support.mail import mail_server
 from support.pgbouncer import pgbouncer
 from support.processes import ADMIN_KEY, SECRET_KEY, Program, Served, program, serve, until
-from support.receiver import open_receiver
+from support.receiver import Answer, open_receiver
 
 from .command import COMMAND, clean_env, redrive
 from .world import World, make_org
@@ -284,6 +287,34 @@ def test_a_data_folder_that_others_can_read_or_that_is_not_there_is_told(tmp_pat
     [gone] = look_at_folder(load_settings(data_dir=tmp_path / "nothing")).findings
     assert gone.severity is Severity.PROBLEM
     assert not look_at_folder(load_settings(data_dir=tmp_path / "nothing", database_url="postgresql://a/b")).findings
+
+
+def test_a_disk_with_little_room_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Room is what this disk has; how little of it is too little is set."""
+    free = shutil.disk_usage(tmp_path).free
+    settings = load_settings(data_dir=tmp_path, archive_dir=tmp_path)
+    monkeypatch.setattr(surroundings, "FREE_BYTES", free * 2)
+    monkeypatch.setattr(surroundings, "FREE_SHARE", 1.1)
+    monkeypatch.setattr(surroundings, "GRAVE_FREE_BYTES", 0)
+    assert [found.severity for found in look_at_folder(settings).findings] == [Severity.WARNING] * 2
+    monkeypatch.setattr(surroundings, "GRAVE_FREE_BYTES", free * 2)
+    assert [found.severity for found in look_at_folder(settings).findings] == [Severity.PROBLEM] * 2
+
+
+async def test_an_api_that_can_accept_nothing_or_has_another_time_is_told() -> None:
+    at = "%a, %d %b %Y %H:%M:%S GMT"
+    async with open_receiver() as receiver:
+        settings = load_settings(public_url=receiver.url.rpartition("/")[0])
+        for status, date, told in (
+            (200, f"{datetime.now(UTC):{at}}", []),
+            (503, f"{datetime.now(UTC):{at}}", ["answers 503."]),
+            (200, f"{datetime.now(UTC) - timedelta(hours=1):{at}}", ["s off this one's."]),
+            (200, "yesterday", []),
+            (503, "Tue, 01 Jan 2030 00:00:00 -0000", ["answers 503.", "s off this one's."]),
+        ):
+            receiver.script(Answer(status, headers={"date": date}))
+            found = (await look_at_api(settings, skew_s=5.0)).findings
+            assert all(finding.what.endswith(words) for finding, words in zip(found, told, strict=True))
 
 
 async def test_around_a_database_that_is_away_the_rest_is_examined(tmp_path: Path) -> None:

@@ -6,10 +6,10 @@ import os
 import shutil
 import stat
 from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from redrive.core.classify import parse_http_date
 from redrive.core.findings import Finding, Seen, problem, warning
 from redrive.settings import Settings
 
@@ -179,6 +179,6 @@ def _ask(address: str) -> tuple[int, datetime | None]:
         connection.request("GET", f"{parts.path}/readyz")
         answer = connection.getresponse()
         date = answer.getheader("date")
-        return answer.status, parsedate_to_datetime(date) if date else None
+        return answer.status, parse_http_date(date) if date else None
     finally:
         connection.close()
