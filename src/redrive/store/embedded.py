@@ -266,7 +266,7 @@ async def _answers(url: str, folder: DataFolder) -> bool:
         ) from problem
     try:
         return bool(await connection.fetchval("SELECT true"))
-    except LOST:
+    except (OSError, asyncpg.PostgresConnectionError, asyncpg.InterfaceError, asyncpg.InternalClientError):
         return False
     finally:
         with contextlib.suppress(*LOST):
