@@ -22,9 +22,10 @@ async def serving_worker_metrics(settings: Settings, engine: Database, worker: W
     """The worker's numbers, and whether it is ready: its claims reach the database, which takes writes."""
 
     async def why_not_ready() -> str | None:
-        if not worker.reaches_store:
+        why_not = await why_not_writable(engine)  # first: it says more than that claims fail, which follows
+        if why_not is None and not worker.reaches_store:
             return "The last claim did not reach the database."
-        return await why_not_writable(engine)
+        return why_not
 
     show_workers(worker)
     own = ProcessNumbers(os.environ.get(NAME_VARIABLE) or "worker", numbers.OF_WORKERS)
