@@ -30,6 +30,33 @@ async def test_work_that_nobody_does_is_found_by_queue_and_with_what_to_start(li
     assert len(said) == 3
 
 
+async def test_work_that_waits_behind_what_busy_workers_try_is_late_all_the_same(live: Engine) -> None:
+    await live.endpoint()
+    await live.accept_many(3)
+    await live.sql.execute("UPDATE redrive.task SET due_at = due_at - interval '2 hours'")
+    assert len(await live.claim(2)) == 2
+    examined = await made(live.url, QUEUE[1:2])
+    assert examined["due"].saw == "The oldest due task has waited 2 h."
+    (late,) = findings(examined)
+    assert late.what.startswith("Work is due since 2 h (queue 'http', org 'default', endpoint 'hook')")
+    await live.claim()
+    assert (await made(live.url, QUEUE[1:2]))["due"].saw == "Nothing is due."
+
+
+async def test_what_waits_for_its_endpoints_limit_is_late_by_that_unless_nobody_is_at_work(live: Engine) -> None:
+    await live.endpoint(rate_per_s=5)
+    await live.accept()
+    later = await in_two_hours(live)
+    (found,) = findings(examined := await made(live.url, QUEUE[:2], now=later))
+    assert found.what == "No worker is at work, and work is due since 2 h (queues: http)."
+    assert examined["due"].saw == (
+        "The oldest due task has waited 2 h. It waits for its endpoint: a breaker, a limit, or a hub."
+    )
+    a_worker = "INSERT INTO redrive.worker VALUES ($1, $2, $2, 'a', 1, '1', '{http}', 5)"
+    await live.sql.execute(a_worker, live.org_id, later)
+    assert findings(await made(live.url, QUEUE[:2], now=later)) == []
+
+
 async def test_what_is_for_people_is_found_where_no_process_can_send_it(live: Engine) -> None:
     """It needs no worker, so that is not what is missing."""
     await live.endpoint()

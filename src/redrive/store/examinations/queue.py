@@ -28,7 +28,7 @@ NEEDED = {
 async def look_at_workers(looking: Looking) -> Seen:
     now = looking.limits.now or DatabaseClock().now()
     rows = await looking.rows("list_workers", now, MAX_WORKERS_SHOWN, as_engine=True)
-    due = await looking.rows("doctor_due", now, MAX_STREAMS, None, as_engine=True)
+    due = await looking.rows("doctor_due", now, MAX_STREAMS, None, None, as_engine=True)
     live = [row for row in rows if row["silent_s"] < SILENT_AFTER_S]
     silent = [row for row in rows if row["silent_s"] >= SILENT_AFTER_S]
     served = {queue for row in live for queue in row["queues"]}
@@ -75,9 +75,12 @@ def _unserved_finding(queue: str, waiting: Sequence[Record]) -> Finding:
 
 async def look_at_due(looking: Looking) -> Seen:
     limits = looking.limits
-    rows = await looking.rows("doctor_due", limits.now, MAX_STREAMS, None, as_engine=True)
-    late = [row for row in rows if row["since_s"] >= limits.due_s and row["queue"] not in SERVED_BY_THE_API]
+    rows = await looking.rows("doctor_due", limits.now, MAX_STREAMS, None, None, as_engine=True)
+    for_workers = [row for row in rows if not row["waits_for_more"]]
+    late = [row for row in for_workers if row["since_s"] >= limits.due_s and row["queue"] not in SERVED_BY_THE_API]
     oldest = f"The oldest due task has waited {span(rows[0]['since_s'])}." if rows else "Nothing is due."
+    if rows and rows[0]["waits_for_more"]:
+        oldest += " It waits for its endpoint: a breaker, a limit, or a hub."
     found = []
     if late:
         worst = late[0]
