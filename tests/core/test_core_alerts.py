@@ -124,6 +124,19 @@ def test_a_rate_needs_volume_to_begin_but_none_to_go_on() -> None:
     assert standing("slow_delivery", QUIET._replace(waits=slot(500, 7))) is Standing.CLEAR
 
 
+def test_deliveries_are_slow_by_how_many_took_longer_and_no_more_is_told_than_is_known() -> None:
+    """Slot 8 ends at a minute, slot 9 at five: where in it they lie, nobody knows."""
+    slow = QUIET._replace(waits=[0] * 8 + [94, 6] + [0] * 6)
+    assert standing("slow_delivery", slow) is Standing.ABOVE
+    (sight,) = of_org(slow, DEFAULTS)["slow_delivery"]
+    assert fired_text(Open(RULES["slow_delivery"], sight)).startswith(
+        "6 % of the deliveries of the last 15 min took longer than 1 min from when their event came in (6 of 100)"
+    )
+    assert standing("slow_delivery", slow, target_s=120) is Standing.CLEAR  # some took longer than one, none than five
+    assert standing("slow_delivery", QUIET._replace(waits=slot(100, 8))) is Standing.CLEAR  # within the target, all
+    assert standing("slow_delivery", QUIET._replace(waits=slot(100, 15)), target_s=604_800) is Standing.ABOVE
+
+
 @pytest.mark.parametrize(
     ("rule", "reading", "seen"),
     [
@@ -132,6 +145,7 @@ def test_a_rate_needs_volume_to_begin_but_none_to_go_on() -> None:
         ("dead_letters_open", QUIET._replace(dead_letters=40), Standing.CLEAR),
         ("dead_letter_arrived", QUIET._replace(letter_age_s=899, dead_letters=1), Standing.ABOVE),
         ("dead_letter_arrived", QUIET._replace(letter_age_s=900, dead_letters=1), Standing.CLEAR),
+        ("dead_letter_arrived", QUIET._replace(letter_age_s=3, dead_letters=0), Standing.CLEAR),
         ("oldest_due", QUIET._replace(due_age_s=3_601), Standing.ABOVE),
         ("oldest_due", QUIET._replace(due_age_s=3_600), Standing.BAND),
         ("oldest_due", QUIET._replace(due_age_s=2_880), Standing.CLEAR),

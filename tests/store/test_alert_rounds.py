@@ -13,7 +13,7 @@ import pytest_asyncio
 
 from redrive.core.alerts import LATELY_S, MAX_TOLD_ALONE, RULES, TOGETHER_EVERY_S
 from redrive.core.decide import Reason
-from redrive.core.jobs import ALERTS, HERALD, JobReport
+from redrive.core.jobs import ALERTS, HEARTBEAT, HERALD, JobReport
 from redrive.core.ports import WorkerCard
 from redrive.engine.alerts import watch_alerts
 from redrive.engine.jobs import unreported
@@ -22,9 +22,11 @@ from redrive.store.alert_rounds import AlertRounds
 from redrive.store.alerts import AlertFilter, get_alert, list_alerts
 from redrive.store.audit import Act
 from redrive.store.db import Database, Session, query
+from redrive.store.events import accept_test
 from redrive.store.jobs import JobRows
 from redrive.store.orgs import new_id, update_org
 from redrive.store.retention import Retention
+from redrive.store.stats import stats
 from redrive.store.workers import Workers
 from support.alerts import EVERY_S, Drive, driven, now_clock
 from support.engine import PERSON, Engine, ManualClock, until
@@ -122,6 +124,91 @@ async def test_of_many_who_look_at_once_one_does_and_an_incident_is_opened_once(
             "INSERT INTO redrive.alert SELECT (jsonb_populate_record(a, jsonb_build_object('id', redrive.uuid7()))).*"
             " FROM redrive.alert a"
         )
+
+
+async def test_a_window_of_a_minute_does_not_end_with_the_minute(drive: Drive) -> None:
+    await only(drive, "failure_rate")
+    await drive.set("failure_rate", window_s=60)
+    await drive.endpoint()
+    drive.clock.advance(60 - drive.clock.now().second + 38)
+    await drive.deliver(40, dying=40)
+    assert [await drive.look() for _ in range(6)] == [1, 0, 0, 0, 0, 0]
+    assert await drive.firing() == {"failure_rate": 1}
+
+
+async def test_what_a_person_skips_or_tries_out_is_no_failure_of_deliveries(drive: Drive) -> None:
+    await only(drive, "failure_rate")
+    endpoint_id = await drive.endpoint()
+    await drive.engine.accept_many(20)
+    for job in await drive.engine.claim(20):
+        await drive.engine.fail(job)
+        assert await drive.engine.skip(job.id) is None
+    for _ in range(20):
+        async with drive.engine.db.tenant(drive.engine.org_id) as session:
+            event = drive.engine.new_event("redrive.test", endpoint_id=endpoint_id)
+            await accept_test(session, event, PERSON, drive.clock)
+        await drive.engine.kill(await drive.engine.claim_one())
+    assert await drive.look() == 0
+
+
+async def test_news_of_dead_letters_are_news_until_none_comes_though_the_newest_is_dealt_with(drive: Drive) -> None:
+    await drive.set("failure_rate", enabled=False)
+    await drive.endpoint()
+    await drive.deliver(3, dying=3)
+    await drive.looks(16 * 60)
+    assert await drive.firing() == {}
+    (newest,) = await drive.deliver(1, dying=1)
+    await drive.look()
+    await drive.engine.mark_letter(newest, "resolved")
+    assert await drive.looks(14 * 60) == 0
+    assert await drive.looks(60) == 1
+    over = (await drive.notices())[-1]
+    assert over["text"] == "No dead letter has come for 15 min. 3 dead letters are still open."
+
+
+async def test_quiet_deaths_hide_no_announced_one(drive: Drive) -> None:
+    await drive.set("failure_rate", enabled=False)
+    await drive.set("dead_letters_open", enabled=False)
+    await drive.endpoint()
+    await drive.deliver(1, dying=1)
+    await drive.engine.policy("quiet", kind="immediate", max_retries=1, notify=False)
+    await drive.engine.accept_many(201, policy="quiet")
+    await drive.engine.kill_all(await drive.engine.claim(201))
+    assert await drive.look() == 1
+    assert await drive.firing() == {"dead_letter_arrived": 1}
+
+
+async def test_a_worker_that_is_replaced_or_begins_again_is_not_missed(drive: Drive) -> None:
+    """One was killed, another took its place, and stops in good order while something is due."""
+    await drive.set("oldest_due", enabled=False)
+    workers, jobs = Workers(drive.engine.db, drive.clock), JobRows(drive.engine.db, drive.clock)
+    other = CARD._replace(worker_id=new_id())
+    await workers.beat(CARD)
+    for turn in range(60):
+        if turn == 47:
+            await drive.endpoint()
+            await drive.engine.accept()
+        await workers.beat(other)
+        await jobs.report([JobReport(HEARTBEAT.name, HEARTBEAT.every_s, 0, 0, 0, None, None)])
+        assert await drive.look() == 0
+    await workers.beat(other)
+    await workers.leave(other.worker_id)
+    await jobs.leave([HEARTBEAT.name])
+    assert await drive.looks(50) == 0
+    assert await drive.looks(20) == 1
+    (fired,) = await drive.notices()
+    assert fired["text"].startswith("No worker is known, and something has been due for 3 min 20 s.")
+
+
+async def test_what_waits_behind_others_of_its_lane_is_late_nowhere(drive: Drive) -> None:
+    engine = drive.engine
+    await engine.endpoint(ordered=True)
+    await engine.accept_many(3)
+    await engine.fail(await engine.claim_one(), delay_s=18_000)
+    drive.clock.advance(3 * 3_600)
+    async with engine.app.tenant(engine.org_id) as session:
+        assert (await stats(session, drive.clock)).oldest_due_at is None
+    assert await drive.look() == 0
 
 
 async def fail(drive: Drive, endpoint_id: UUID) -> None:

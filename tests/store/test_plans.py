@@ -176,7 +176,7 @@ def _kept(facts: Facts) -> Arguments:
 
 
 def _watched(facts: Facts) -> Arguments:
-    return facts.now, [facts.engine.org_id], [900.0], [900.0], [900.0]
+    return facts.now, [facts.engine.org_id], [900.0], [900.0]
 
 
 def _troubled(facts: Facts) -> Arguments:
@@ -229,7 +229,7 @@ ENGINE = [
         "task_of_event",
     ),
     Case("take_calls", lambda facts: (facts.now, 3600.0, 5, 60.0, 20), "notice_uncalled"),
-    *(Case("alert_numbers", _watched, index) for index in ("pulse_pkey", "dead_letter_by_age", "task_pkey")),
+    *(Case("alert_numbers", _watched, index) for index in ("pulse_pkey", "notice_by_kind", "notice_more_pkey")),
     Case("alert_due", lambda facts: (facts.now, 1_000), "task_stream", sorts=False),
     *(Case("alert_endpoints", _troubled, index) for index in ("endpoint_state_shut", "endpoint_by_engine")),
     Case("firing_alerts", lambda facts: ([facts.engine.org_id],), "alert_firing"),

@@ -9,16 +9,21 @@ import pytest
 
 from redrive.core.decide import Die, Reason, Succeed
 from redrive.core.outcome import Category, Success
-from redrive.core.ports import NO_EXCHANGE, Settlement
+from redrive.core.ports import NO_EXCHANGE, STEP_QUEUE, Settlement
 from redrive.core.pulse import RETRY_SLOTS, WAIT_BOUNDS_S, WAIT_SLOTS
 from redrive.core.sweep import SweptOrg
+from redrive.core.workflow import Workflow
 from redrive.engine.janitor import Janitor
 from redrive.store import retention
 from redrive.store.audit import Act
 from redrive.store.db import Database, Record
+from redrive.store.events import accept_test
+from redrive.store.orgs import new_id
 from redrive.store.pausing import PauseScope
 from redrive.store.retention import Retention
-from support.engine import START, UNAVAILABLE, Engine, ManualClock
+from redrive.store.runs import NewRun, begin_run
+from redrive.store.workflows import put_workflow, version_of
+from support.engine import PERSON, START, UNAVAILABLE, Engine, ManualClock
 
 MINUTE_S = 60.0
 HOUR_S = 3_600.0
@@ -169,6 +174,71 @@ async def test_a_death_takes_no_time_to_delivery(engine: Engine) -> None:
     await engine.kill(await engine.claim_one())
     assert await slots(engine, "waits") == {}
     assert await slots(engine, "retries") == {0: 1}
+
+
+async def test_what_a_person_sent_again_is_delivered_and_says_nothing_of_how_long_deliveries_take(
+    engine: Engine, clock: ManualClock
+) -> None:
+    await engine.endpoint()
+    await engine.accept()
+    job = await engine.claim_one()
+    await engine.kill(job)
+    clock.advance(6 * HOUR_S)
+    await engine.redrive(job.id, at_once=True)
+    await engine.succeed(await engine.claim_one())
+    assert await slots(engine, "waits") == {}
+    assert (await whole(engine))[2:4] == (1, 1)
+
+
+async def test_a_step_that_waits_takes_as_long_as_it_took_from_when_it_might_begin(
+    engine: Engine, clock: ManualClock
+) -> None:
+    workflow = Workflow.from_spec("flow", {"steps": [{"name": "wait", "kind": "wait", "wait_s": HOUR_S}]})
+    async with engine.app.tenant(engine.org_id) as session:
+        row, _ = await put_workflow(session, workflow, PERSON, clock, None)
+        await begin_run(session, version_of(row), NewRun(new_id(), b"{}"), PERSON, clock)
+    clock.advance(HOUR_S + 2)
+    await engine.succeed(await engine.claim_one(queues=[STEP_QUEUE]))
+    (waited,) = await engine.sql.fetchrow("SELECT sum(waited) FROM redrive.tally")
+    assert (await slots(engine, "waits"), waited) == ({4: 1}, timedelta(seconds=2))
+
+
+async def test_a_clock_that_is_set_back_makes_no_delivery_take_less_than_nothing(
+    engine: Engine, clock: ManualClock
+) -> None:
+    await engine.endpoint()
+    await engine.accept()
+    job = await engine.claim_one()
+    clock.advance(-HOUR_S)
+    await engine.succeed(job)
+    (waited,) = await engine.sql.fetchrow("SELECT sum(waited) FROM redrive.tally")
+    assert (await slots(engine, "waits"), waited) == ({0: 1}, timedelta(0))
+
+
+async def test_the_test_of_an_endpoint_counts_nowhere(engine: Engine) -> None:
+    endpoint_id = await engine.endpoint()
+    for ends in (engine.succeed, engine.kill):
+        async with engine.db.tenant(engine.org_id) as session:
+            event = engine.new_event("redrive.test", endpoint_id=endpoint_id)
+            await accept_test(session, event, PERSON, engine.clock)
+        await ends(await engine.claim_one())
+    assert tuple((await whole(engine))[:5]) == (0, 0, 0, 0, 0)
+    assert (await slots(engine, "waits"), await slots(engine, "retries")) == ({}, {})
+    assert await engine.sql.fetchval("SELECT sum(unjudged) FROM redrive.pulse") == 0
+
+
+async def test_deaths_that_say_nothing_of_deliveries_are_told_from_the_others(engine: Engine) -> None:
+    """What a person skipped, and a notice that nobody could be told."""
+    await engine.endpoint()
+    await engine.accept()
+    job = await engine.claim_one()
+    await engine.fail(job)
+    assert await engine.skip(job.id) is None
+    for event_type in ("redrive.dead_letter", "invoice.paid"):
+        await engine.accept(event_type)
+        await engine.kill(await engine.claim_one())
+    assert (await whole(engine))[3] == 3
+    assert await engine.sql.fetchval("SELECT sum(unjudged) FROM redrive.pulse") == 2
 
 
 @pytest.mark.parametrize(("retries", "slot"), [(0, 0), (1, 1), (9, 9), (10, 10), (12, 10)])

@@ -238,7 +238,9 @@ class Books(RuleBasedStateMachine):
         states = [task.state.value for task in self.model.tasks.values()]
         ended = {state: states.count(state) for state in ("succeeded", "dead")}
         assert row["created"] >= row["events"]  # what was removed did happen
-        assert row["delivered"] == row["waited"] >= ended["succeeded"]
+        by_themselves = sum(t.state.value == "succeeded" and t.generation == 0 for t in self.model.tasks.values())
+        assert row["delivered"] >= row["waited"] >= by_themselves
+        assert row["delivered"] >= ended["succeeded"]
         assert row["opened"] - row["delivered"] - row["failed"] == len(states) - sum(ended.values())
         assert row["tried"] == row["delivered"] + row["failed"]
 

@@ -84,9 +84,10 @@ def _oldest_due(sight: Sight) -> str:
 def _slow_delivery(sight: Sight) -> str:
     saw = _of(sight)
     return (
-        f"One in twenty deliveries of the last {span(saw['window_s'])} took longer than {span(saw['p95_s'])} from when "
-        f"its event came in; 95 % should take {span(saw['threshold'])} at most. The time between retries counts: see "
-        "which endpoints fail or are slow, and whether the workers are busy."
+        f"{percent(saw['share'])} of the deliveries of the last {span(saw['window_s'])} took longer than "
+        f"{span(saw['longer_than_s'])} from when their event came in ({saw['slow']} of {saw['delivered']}); 95 % "
+        f"should take {span(saw['threshold'])} at most. The time between retries counts: see which endpoints fail or "
+        "are slow, and whether the workers are busy."
     )
 
 
@@ -205,11 +206,11 @@ def _arrived_over(sight: Sight) -> str:
 
 def _slow_over(sight: Sight) -> str:
     saw = _of(sight)
-    if saw["p95_s"] is None:
+    if saw["share"] is None:
         return f"Nothing was delivered within the last {span(saw['window_s'])}, so nothing took too long."
     return (
-        f"95 % of the deliveries of the last {span(saw['window_s'])} took {span(saw['p95_s'])} at most: fast enough "
-        "again."
+        f"{percent(saw['share'])} of the deliveries of the last {span(saw['window_s'])} took longer than "
+        f"{span(saw['longer_than_s'])} ({saw['slow']} of {saw['delivered']}): fast enough again."
     )
 
 

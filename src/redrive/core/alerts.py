@@ -105,7 +105,7 @@ _ALL = (
         "Too much fails",
         "error",
         Scope.ORG,
-        "Of the tasks that ended within the window, more than this share died.",
+        "Of the tasks that ended within the window, more than this share died. What a person skipped does not count.",
         (
             Parameter("threshold", 0.05, 0, 1, Unit.SHARE, "The share that may fail."),
             _window(),

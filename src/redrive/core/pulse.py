@@ -46,6 +46,12 @@ def quantile(waits: Sequence[int], share: float) -> float | None:
     return float(WAIT_BOUNDS_S[-1])
 
 
+def longer_than(waits: Sequence[int], seconds: float) -> tuple[int, float]:
+    """How many surely took longer, and longer than what: the end of a slot, this one's or the next."""
+    bound = next((end for end in WAIT_BOUNDS_S if end >= seconds), WAIT_BOUNDS_S[-1])
+    return sum(waits[WAIT_BOUNDS_S.index(bound) + 1 :]), float(bound)
+
+
 def rate_of(part: int, whole: int) -> float | None:
     """None where there is nothing to be a part of."""
     return part / whole if whole else None

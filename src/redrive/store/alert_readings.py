@@ -21,6 +21,7 @@ from redrive.core.alert_sights import (
     TransactionReading,
 )
 from redrive.core.alerts import CLEARS_AT, RULES, default_terms, stored_terms
+from redrive.core.jobs import HEARTBEAT
 from redrive.core.pulse import WAIT_SLOTS
 from redrive.store.clock import Clock
 from redrive.store.db import Database, Session
@@ -81,7 +82,6 @@ async def of_orgs(
     windows = (
         [of["failure_rate"]["window_s"] for of in terms.values()],
         [of["slow_delivery"]["window_s"] for of in terms.values()],
-        [of["dead_letter_arrived"]["quiet_s"] for of in terms.values()],
     )
     rows = await session.fetch("alert_numbers", now, list(terms), *windows)
     return [
@@ -114,7 +114,8 @@ async def of_installation(
     db: Database | Session, clock: Clock, terms: AllTerms, *, work_s: float | None, watched_s: float
 ) -> InstallationReading:
     """As the engine: transactions of others are nothing to the app."""
-    workers = await db.fetchrow("alert_workers", clock.now())
+    workers = await db.fetchrow("alert_workers", clock.now(), HEARTBEAT.name)
+    assert workers is not None
     old_s = terms["long_transaction"]["threshold_s"] * CLEARS_AT
     open_now = await db.fetch("alert_transactions", clock.now(), old_s, MAX_TRANSACTIONS)
     jobs = [
@@ -130,9 +131,10 @@ async def of_installation(
         if job.left_s is None or job.left_s < GONE_AFTER_S
     ]
     return InstallationReading(
-        workers["silent_s"] if workers else None,
+        workers["silent_s"],
         work_s,
         watched_s,
         jobs,
         [TransactionReading(*(row[name] for name in TransactionReading._fields)) for row in open_now],
+        workers["left_s"],
     )

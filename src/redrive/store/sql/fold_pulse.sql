@@ -13,18 +13,18 @@ gone AS (
   DELETE FROM redrive.pulse p USING picked WHERE p.org_id = $1 AND p.minute = picked.minute AND p.shard = picked.shard
   RETURNING p.*),
 folded AS (
-  INSERT INTO redrive.pulse AS p (org_id, minute, shard, created, opened, delivered, failed, retries, retried, waits, waited)
+  INSERT INTO redrive.pulse AS p (org_id, minute, shard, created, opened, delivered, failed, retries, retried, waits, waited, unjudged)
   SELECT org_id, CASE WHEN minute < terms.old THEN '-infinity' ELSE date_bin('15 minutes', minute, 'epoch') END, -1,
          sum(created), sum(opened), sum(delivered), sum(failed),
          ARRAY[sum(retries[1]), sum(retries[2]), sum(retries[3]), sum(retries[4]), sum(retries[5]), sum(retries[6]),
                sum(retries[7]), sum(retries[8]), sum(retries[9]), sum(retries[10]), sum(retries[11])]::bigint[], sum(retried),
          ARRAY[sum(waits[1]), sum(waits[2]), sum(waits[3]), sum(waits[4]), sum(waits[5]), sum(waits[6]), sum(waits[7]),
                sum(waits[8]), sum(waits[9]), sum(waits[10]), sum(waits[11]), sum(waits[12]), sum(waits[13]),
-               sum(waits[14]), sum(waits[15]), sum(waits[16])]::bigint[], sum(waited)
+               sum(waits[14]), sum(waits[15]), sum(waits[16])]::bigint[], sum(waited), sum(unjudged)
     FROM gone, terms GROUP BY 1, 2 ORDER BY 1, 2
   ON CONFLICT (org_id, minute, shard) DO UPDATE SET
          created = p.created + excluded.created, opened = p.opened + excluded.opened, delivered = p.delivered + excluded.delivered,
-         failed = p.failed + excluded.failed, retried = p.retried + excluded.retried, waited = p.waited + excluded.waited,
+         failed = p.failed + excluded.failed, retried = p.retried + excluded.retried, waited = p.waited + excluded.waited, unjudged = p.unjudged + excluded.unjudged,
          retries = ARRAY[p.retries[1] + excluded.retries[1], p.retries[2] + excluded.retries[2], p.retries[3] + excluded.retries[3],
                p.retries[4] + excluded.retries[4], p.retries[5] + excluded.retries[5], p.retries[6] +
                excluded.retries[6], p.retries[7] + excluded.retries[7], p.retries[8] + excluded.retries[8],
