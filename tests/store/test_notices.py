@@ -21,6 +21,7 @@ from redrive.store.check import check
 from redrive.store.db import Session
 from redrive.store.events import accept_test
 from redrive.store.notices import Notices, list_notices
+from redrive.store.pausing import PauseScope
 from redrive.store.tasks import Tasks
 from support.engine import PERSON, UNAVAILABLE, Engine, ManualClock
 
@@ -315,6 +316,25 @@ async def test_a_notice_that_cannot_be_delivered_makes_no_other(engine: Engine, 
     assert len(await written(engine)) == 1
     assert await told(engine) == []
     assert (await check(engine.url, now=clock.now())).clean
+
+
+@pytest.mark.parametrize("scope", [PauseScope.ORG, PauseScope.INSTALLATION])
+async def test_who_pauses_everything_is_told_of_what_goes_on_unless_they_pause_that_endpoint(
+    engine: Engine, scope: PauseScope
+) -> None:
+    await engine.endpoint("failing", event_types=("order.*",))
+    ops = await engine.endpoint("ops", event_types=("redrive.*",))
+    for order in ("order.1", "order.2"):
+        await dead(engine, event_type=order)
+    await told(engine)
+    await engine.pause(scope)
+    assert len(await engine.claim(1, queues=("notice.http",))) == 1
+    await engine.pause(PauseScope.ENDPOINT, ops)
+    assert await engine.claim(queues=("notice.http",)) == []
+    assert await engine.counts("SELECT state, count(*) FROM redrive.task WHERE endpoint_id = $1 GROUP BY 1", ops) == {
+        "leased": 1,
+        "held": 1,
+    }
 
 
 async def test_a_herald_that_dies_after_handing_over_has_told_nothing(

@@ -199,7 +199,7 @@ async def test_a_step_that_waits_takes_as_long_as_it_took_from_when_it_might_beg
         await begin_run(session, version_of(row), NewRun(new_id(), b"{}"), PERSON, clock)
     clock.advance(HOUR_S + 2)
     await engine.succeed(await engine.claim_one(queues=[STEP_QUEUE]))
-    (waited,) = await engine.sql.fetchrow("SELECT sum(waited) FROM redrive.tally")
+    waited = await engine.sql.fetchval("SELECT sum(waited) FROM redrive.tally")
     assert (await slots(engine, "waits"), waited) == ({4: 1}, timedelta(seconds=2))
 
 
@@ -211,7 +211,7 @@ async def test_a_clock_that_is_set_back_makes_no_delivery_take_less_than_nothing
     job = await engine.claim_one()
     clock.advance(-HOUR_S)
     await engine.succeed(job)
-    (waited,) = await engine.sql.fetchrow("SELECT sum(waited) FROM redrive.tally")
+    waited = await engine.sql.fetchval("SELECT sum(waited) FROM redrive.tally")
     assert (await slots(engine, "waits"), waited) == ({0: 1}, timedelta(0))
 
 

@@ -19,8 +19,9 @@ asked AS MATERIALIZED (
              greatest(e.resumed_at, o.resumed_at, (SELECT i.resumed_at FROM redrive.installation i WHERE i.singleton),
                       CASE WHEN b.breaker <> 'closed' THEN clock.now ELSE b.breaker_since END) AS free_since,
              coalesce((e.disabled_at IS NOT NULL OR e.paused_at IS NOT NULL) AND e.deleted_at IS NULL, false) AS shut,
-             o.paused_at IS NOT NULL AS org_paused,
-             (SELECT i.paused_at IS NOT NULL FROM redrive.installation i WHERE i.singleton) AS all_paused,
+             -- Who paused everything is told of what goes on all the same.
+             o.paused_at IS NOT NULL AND NOT starts_with(a.queue, 'notice.') AS org_paused,
+             (SELECT i.paused_at IS NOT NULL FROM redrive.installation i WHERE i.singleton) AND NOT starts_with(a.queue, 'notice.') AS all_paused,
              coalesce(e.max_in_flight IS NOT NULL OR e.rate_per_s IS NOT NULL OR b.breaker <> 'closed', false) AS counted,
              coalesce(b.breaker, 'closed') AS breaker, coalesce(b.worker_id = $10::uuid AND b.owned_until > clock.now, false) AS owned
         FROM clock, unnest($2::text[], $3::uuid[], $4::uuid[], $5::boolean[], $6::int[], $7::timestamptz[], $8::uuid[])
