@@ -74,7 +74,8 @@ def _events(numbers: Numbers) -> Iterator[Metric]:
     yield GaugeMetricFamily("events_received", "Events that wait in inboxes.", value=counts.get("event.inbox", 0))
     yield histogram(
         "time_to_delivery_seconds",
-        "How long deliveries took, from when their event was stored to their success.",
+        "How long deliveries took, from when their event was stored, or a step of a workflow might begin, to their"
+        " success.",
         WAIT_BOUNDS_S,
         [({}, totals.waits, totals.waited_s)],
     )
