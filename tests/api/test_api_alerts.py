@@ -71,6 +71,9 @@ async def test_a_rule_is_set_within_its_limits_reset_and_audited(api: Api) -> No
     assert (await api.owner.request("DELETE", path)).status == 204
     again = (await api.owner.get("/v1/alerts/rules")).json["data"]
     assert next(rule for rule in again if rule["rule"] == "dead_letters_open")["is_set"] is False
+    for huge in (b"1" + b"0" * 400, b"-1" + b"0" * 400, b"1e999"):
+        refused = await api.owner.request("PUT", path, body=b'{"threshold": ' + huge + b"}")
+        assert (refused.status, refused.json["errors"][0]["loc"]) == (422, ["body", "threshold"]), huge
     audited = (await api.owner.get("/v1/audit?subject_kind=alert_rule")).json["data"]
     assert [entry["action"] for entry in audited] == ["alert_rule.reset", "alert_rule.put"]
     assert (audited[1]["before"]["threshold"], audited[1]["after"]["threshold"]) == (50, 0)

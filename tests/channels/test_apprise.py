@@ -173,6 +173,7 @@ async def test_what_deliveries_may_not_reach_apprise_may_not_either(
         ("json://[::1]/canary", "not reachable"),
         ("json://a.example/can\r\nary", "visible ASCII"),
         ("json://[redacted]", "no stored URL"),
+        ("ntfy://chat.example/canary/canary-two", "has 2 targets: make an endpoint for each"),
     ],
 )
 async def test_a_url_that_cannot_be_used_is_refused_and_not_repeated(
@@ -182,6 +183,28 @@ async def test_a_url_that_cannot_be_used_is_refused_and_not_repeated(
     assert (answer.status, answer.json["errors"][0]["loc"][:2]) == (422, ["body", "apprise_url"])
     assert said in answer.json["errors"][0]["msg"]
     assert b"canary" not in answer.body
+
+
+async def test_an_endpoint_with_several_targets_that_was_saved_before_goes_on_and_says_who_may_be_told_twice(
+    redrive: Installation, receiver: HoldingReceiver, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = f"mmost://127.0.0.1:{receiver.port}/canarycanarycanarycanary12?channels=told,failing"
+    with monkeypatch.context() as older:
+        older.setattr("redrive.destinations.services._targets", lambda _: 1)
+        endpoint = await chat(redrive, receiver, apprise_url=url)
+    receiver.script(200, 503)
+    event_id = await redrive.api.event(endpoint["id"])
+    await redrive.work()
+    path = f"/v1/endpoints/{endpoint['id']}"
+    for change in ({"name": "renamed"}, {"apprise_url": "mmost://[redacted]"}):
+        assert (await redrive.api.http.request("PATCH", path, change)).status == 200
+    refused = await redrive.api.http.request("PATCH", path, {"apprise_url": url})
+    assert (refused.status, refused.json["errors"][0]["loc"]) == (422, ["body", "apprise_url"])
+    clock.advance(5)
+    await redrive.work()
+    failed, succeeded = await redrive.api.attempts(event_id)
+    assert (failed["result"], failed["possible_duplicate"]) == ("failed", True)
+    assert succeeded["result"] == "succeeded"
 
 
 def test_inside_a_guarded_call_nothing_else_of_the_machine_is_to_be_had(tmp_path: Any) -> None:

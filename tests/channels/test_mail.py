@@ -15,6 +15,7 @@ from structlog.testing import capture_logs
 from client.harness import Authority
 from redrive.app import open_worker
 from redrive.core.mail import parse_sender, parse_server
+from redrive.core.mail_message import Headers, written
 from redrive.core.ports import Released, Try
 from redrive.destinations.mail import MailDestination
 from redrive.engine.worker import Worker
@@ -28,6 +29,9 @@ from support.page import read
 from support.processes import SECRET_KEY
 
 OPS = "ops@example.com"
+HEADERS = ["From", "To", "Subject", "Date", "Message-ID", "Auto-Submitted"]
+HEADERS += ["X-Redrive-Event-Id", "X-Redrive-Event-Type"]
+HEADERS += ["Content-Type", "Content-Transfer-Encoding", "MIME-Version"]
 
 
 async def mailbox(redrive: Installation, *to: str, **fields: object) -> dict[str, Any]:
@@ -91,6 +95,61 @@ async def test_what_an_event_holds_makes_no_header_and_breaks_no_line_of_one(
     assert sorted({name.lower() for name in message} & {"bcc", "cc"}) == []
     assert b"\nbcc" not in mail.raw[0].lower()
     assert "\\r\\n.\\r\\nMAIL FROM" in message.get_content()
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "=?utf-8?q?=0D=0AContent-Type:_text/html=0D=0A=0D=0A<h1>evil</h1>?=",
+        "a =?utf-8?b?DQpCY2M6IGVAZS5vcmcNCg0KPGgxPmV2aWw=?=",
+        "=?unicode_escape?q?=5Cud800?=",
+    ],
+)
+async def test_an_event_type_that_reads_as_an_encoded_word_is_shown_and_does_nothing(
+    redrive: Installation, mail: MailServer, kind: str
+) -> None:
+    endpoint = await mailbox(redrive)
+    await redrive.api.post("/v1/events", {"event_type": kind, "payload": {}, "endpoint_id": endpoint["id"]})
+    await redrive.work()
+    (message,) = mail.messages
+    assert message.keys() == HEADERS
+    assert (message["subject"], message["x-redrive-event-type"]) == (f"[Redrive] {kind}", kind)
+    assert (message.get_content_type(), message.is_multipart()) == ("text/plain", False)
+    assert message.get_content().startswith(f"Event type: {kind}")
+
+
+async def test_an_address_that_reads_as_an_encoded_word_is_refused_and_one_saved_before_fails_for_good(
+    redrive: Installation, mail: MailServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    encoded = "=?utf-8?q?x=0D=0ABcc=3A_e=40e.org?=@example.com"
+    given = {"name": "m", "kind": "mail", "to": [OPS, encoded]}
+    answer = await redrive.api.http.post("/v1/endpoints", given)
+    assert (answer.status, answer.json["errors"][0]["loc"]) == (422, ["body", "to"])
+    assert "address 2 holds =?" in answer.json["errors"][0]["msg"]
+
+    with monkeypatch.context() as older:
+        older.setattr("redrive.api.endpoint_input.recipients_problem", lambda _: None)
+        endpoint = await mailbox(redrive, encoded)
+    await redrive.api.event(endpoint["id"])
+    await redrive.work()
+    letter = await redrive.api.letter(endpoint["id"])
+    assert (letter["reason"], letter["category"], mail.messages) == ("permanent", "configuration", [])
+    assert "address 1 holds =?, which begins an encoded word" in letter["error_message"]
+
+
+async def test_a_mail_with_other_headers_than_were_set_is_not_sent_and_fails_for_good(
+    redrive: Installation, mail: MailServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def careless(headers: Headers, text: str) -> bytes:
+        return written(headers, text).replace(b"invoice.paid", b"invoice.paid\r\nBcc: e@example.org")
+
+    monkeypatch.setattr("redrive.destinations.mail.written", careless)
+    endpoint = await mailbox(redrive)
+    await redrive.api.event(endpoint["id"])
+    await redrive.work()
+    letter = await redrive.api.letter(endpoint["id"])
+    assert (letter["reason"], letter["category"], mail.begun) == ("permanent", "configuration", [])
+    assert "other headers than those that Redrive writes" in letter["error_message"]
 
 
 async def test_what_the_server_does_not_take_now_is_tried_again_under_the_same_id_and_what_it_refuses_is_not(

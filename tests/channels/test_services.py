@@ -22,11 +22,12 @@ from redrive.core.channels import LOCAL_SERVICES
 from redrive.core.notice_text import Told
 from redrive.core.outcome import Category, Failure, Outcome, Success
 from redrive.destinations.guard import Refused, Watch, guarded
-from redrive.destinations.services import MAX_ANSWER_BYTES, is_by_http, names_of, notify
+from redrive.destinations.services import MAX_ANSWER_BYTES, is_by_http, names_of, notify, problem_of
 from support.holding import HoldingReceiver
-from support.receiver import Answer
+from support.receiver import RESET, Answer, Step
 
 OPEN = AddressRules.parse("127.0.0.0/8")
+TOKEN = "canarycanarycanarycanary12"
 SAID = Told("[Redrive default] ERROR: No worker is at work", "No worker is at work. It is so since noon.", "error")
 
 
@@ -40,13 +41,12 @@ async def told(url: str, said: Told = SAID) -> Outcome:
 
 async def test_a_message_arrives_whatever_the_service_speaks(receiver: HoldingReceiver) -> None:
     here = f"127.0.0.1:{receiver.port}"
-    token = "canarycanarycanarycanary12"
     for url, way in (
         (f"xml://{here}/xml", "/xml"),
         (f"form://{here}/form", "/form"),
         (f"ntfy://{here}/alerts", "/"),
-        (f"gotify://{here}/{token}", "/message"),
-        (f"mmost://{here}/{token}", f"/hooks/{token}"),
+        (f"gotify://{here}/{TOKEN}", "/message"),
+        (f"mmost://{here}/{TOKEN}", f"/hooks/{TOKEN}"),
     ):
         assert await told(url) == Success(), url
         sent = receiver.requests[-1]
@@ -56,8 +56,58 @@ async def test_a_message_arrives_whatever_the_service_speaks(receiver: HoldingRe
         assert "ERROR" in words, url
 
 
+@pytest.mark.parametrize(
+    ("url", "targets"),
+    [
+        ("slack://T1JJ3T3L2/A1BRTD4JD/TIiajkdnlazkcOXrIdevi7FQ/#ops/#other", 2),
+        ("ntfy://chat.example/a/b/c", 3),
+        ("ntfy://chat.example/a/b?retry=2", 2),
+        ("slack://T1JJ3T3L2/A1BRTD4JD/TIiajkdnlazkcOXrIdevi7FQ/#ops", 1),
+        ("slack://T1JJ3T3L2/A1BRTD4JD/TIiajkdnlazkcOXrIdevi7FQ", 1),
+        ("ntfy://chat.example/a?retry=2", 1),
+        ("json://chat.example/a/b/c?retry=1", 1),
+        ("pover://" + "u" * 30 + "@" + "t" * 30 + "/phone?priority=emergency&retry=60&expire=600", 1),
+    ],
+)
+def test_a_url_has_one_target(url: str, targets: int) -> None:
+    why = problem_of(url, Watch(OPEN))
+    assert why == (f"has {targets} targets: make an endpoint for each" if targets > 1 else None)
+
+
+@pytest.mark.parametrize(
+    ("url", "answers", "possible_duplicate"),
+    [
+        ("mmost://{}?channels=told,failing", [200, 500], True),
+        ("mmost://{}?channels=failing,told", [500, 200], True),
+        ("mmost://{}?channels=failing,failing-too", [500, 503], False),
+        ("json://{}", [500], False),
+        ("json://{}", [429], False),
+        ("json://{}", [RESET], True),
+    ],
+)
+async def test_whoever_may_have_been_told_before_a_failure_may_be_told_twice(
+    receiver: HoldingReceiver, url: str, answers: list[Step], possible_duplicate: bool
+) -> None:
+    receiver.script(*answers)
+    outcome = await told(url.format(f"127.0.0.1:{receiver.port}/{TOKEN}"))
+    assert isinstance(outcome, Failure)
+    assert outcome.possible_duplicate is possible_duplicate
+
+
+async def test_who_could_not_be_reached_was_told_nothing(tmp_path: Path) -> None:
+    refused = await told("json://127.0.0.1:9/x")
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(*Authority.create().server_files(tmp_path, "localhost"))
+    server = await asyncio.start_server(lambda _, writer: writer.close(), "127.0.0.1", 0, ssl=context)
+    async with server:
+        distrusted = await told(f"jsons://127.0.0.1:{server.sockets[0].getsockname()[1]}/x")
+    for outcome in (refused, distrusted):
+        assert isinstance(outcome, Failure)
+        assert (outcome.category, outcome.possible_duplicate) == (Category.NETWORK, False)
+
+
 async def test_of_a_text_that_is_longer_than_a_service_takes_it_gets_the_beginning(receiver: HoldingReceiver) -> None:
-    url = f"mmost://127.0.0.1:{receiver.port}/canarycanarycanarycanary12"
+    url = f"mmost://127.0.0.1:{receiver.port}/{TOKEN}"
     assert await told(url, Told("Long", "word " * 1_600)) == Success()
     (sent,) = receiver.requests
     assert 3_000 < len(sent.body) < 4_500

@@ -261,6 +261,9 @@ def test_what_an_org_sets_is_checked_and_what_it_once_set_never_breaks_a_rule() 
         {"threshold": True},
         {"threshold": "5"},
         {"threshold": float("nan")},
+        {"threshold": float("inf")},
+        {"threshold": 10**400},
+        {"min_volume": -(10**400)},
         {"min_volume": 1.5},
         {"enabled": 1},
         {"treshold": 0.5},
@@ -269,7 +272,7 @@ def test_what_an_org_sets_is_checked_and_what_it_once_set_never_breaks_a_rule() 
         with pytest.raises(AlertRuleError) as caught:
             read_terms(rule, wrong)
         assert caught.value.field in wrong
-    stored = stored_terms(rule, {"threshold": 7, "window_s": 120.0, "gone": 1, "enabled": "yes"})
+    stored = stored_terms(rule, {"threshold": 10**400, "window_s": 120.0, "gone": 1, "enabled": "yes"})
     assert stored.to_spec() == {"enabled": True, "threshold": 0.05, "window_s": 120.0, "min_volume": 20}
 
 

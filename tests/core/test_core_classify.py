@@ -180,7 +180,14 @@ def test_a_handlers_wish_reaches_the_failure() -> None:
 
 @pytest.mark.parametrize(
     ("after", "seconds"),
-    [(None, None), (float("nan"), None), (-5, 0), (float("inf"), 30 * 86400), (timedelta(days=999), 30 * 86400)],
+    [
+        (None, None),
+        (float("nan"), None),
+        (-5, 0),
+        (float("inf"), 30 * 86400),
+        pytest.param(10**400, 30 * 86400, id="400 digits"),
+        (timedelta(days=999), 30 * 86400),
+    ],
 )
 def test_a_senseless_delay_is_bent_into_range(after: float | timedelta | None, seconds: float | None) -> None:
     found = RetryLater(after=after).after

@@ -16,6 +16,7 @@ from redrive.core.notices import SYSTEM_PREFIX, Notice
 from redrive.core.outcome import Category, Failure
 from redrive.core.policy import Policy, PolicyKind
 from redrive.core.ports import NO_EXCHANGE, Settlement
+from redrive.store import alerts
 from redrive.store import notices as module
 from redrive.store.check import check
 from redrive.store.db import Session
@@ -260,6 +261,23 @@ async def test_note_is_bounded_too_and_cuts_long_texts(engine: Engine, clock: Ma
     assert {len(notice["text"]) for notice in await written(engine, "lane.stuck")} == {1_000}
     clock.advance(module.FOLD_AFTER_S)
     assert (await told(engine))[-1].text.startswith("5 more notices of the kind lane.stuck were due between ")
+
+
+async def test_a_test_of_alerts_that_is_one_too_many_leaves_nothing_behind(engine: Engine, clock: ManualClock) -> None:
+    async def tests(number: int) -> list[UUID | None]:
+        ids = []
+        for _ in range(number):
+            async with engine.db.tenant(engine.org_id) as session:
+                notice_id, _ = await alerts.send_test(session, PERSON, clock)
+            ids.append(notice_id)
+        return ids
+
+    assert (await tests(23)).count(None) == 3
+    assert (len(await written(engine, "alert.test")), await counted(engine)) == (MOST_A_MINUTE, 0)
+    assert len(await told(engine)) == MOST_A_MINUTE
+    clock.advance(module.FOLD_AFTER_S)
+    assert await told(engine) == []
+    assert None not in await tests(1)
 
 
 # -- telling -----------------------------------------------------------------------------------------------------------

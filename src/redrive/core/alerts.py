@@ -60,7 +60,9 @@ class Parameter:
     what: str
 
     def read(self, given: object) -> float:
-        if isinstance(given, bool) or not isinstance(given, int | float) or not isfinite(given):
+        if isinstance(given, bool) or not isinstance(given, int | float):
+            raise AlertRuleError(self.name, "must be a number")
+        if isinstance(given, float) and not isfinite(given):  # it refuses integers that no float holds
             raise AlertRuleError(self.name, "must be a number")
         if not self.least <= given <= self.most:
             raise AlertRuleError(self.name, f"must be from {self.least:g} to {self.most:g}")

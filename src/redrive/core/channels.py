@@ -20,6 +20,7 @@ MAX_RECIPIENTS = 20
 MAX_ADDRESS_CHARS = 254  # what SMTP carries
 MAX_LOCAL_CHARS = 64
 MAX_APPRISE_CHARS = 2_048
+WORD_BEGINS = "=?"  # in a header of a mail: whoever reads it decodes what follows
 MAIL, NOTIFY = "MAIL", "NOTIFY"  # what stands where others have an HTTP method
 TO_PEOPLE = frozenset({MAIL, NOTIFY})
 SUGGESTED_TYPES = ("redrive.alert.*", "redrive.dead_letter")
@@ -71,6 +72,8 @@ def address_problem(address: str) -> str | None:
     """Why mail cannot be sent there; None where it can. A bare address, in ASCII, as SMTP takes it everywhere."""
     if not address.isascii():
         return "has characters outside ASCII; give the domain in its punycode form (xn--…)"
+    if WORD_BEGINS in address:
+        return f"holds {WORD_BEGINS}, which begins an encoded word where mail is read"
     local, at, domain = address.rpartition("@")
     labels = domain.split(".")
     is_good = (

@@ -52,7 +52,7 @@ def told(event_type: str, event_id: UUID, body: bytes, *, public_url: str | None
 
 
 def one_line(text: str) -> str:
-    """Without line breaks and other control characters: fit for a header, whatever it held."""
+    """Without line breaks and other control characters. Headers of mail need more: see mail_message."""
     return " ".join("".join(char if char.isprintable() else " " for char in text).split())
 
 

@@ -34,6 +34,5 @@ def _bounded(after: float | timedelta | None) -> timedelta | None:
     if after is None:
         return None
     seconds = after.total_seconds() if isinstance(after, timedelta) else after
-    if math.isnan(seconds):
-        return None
-    return timedelta(seconds=min(max(seconds, 0.0), MAX_DELAY_S))
+    bent = min(max(seconds, 0.0), MAX_DELAY_S)  # first: isnan refuses integers that no float holds
+    return None if math.isnan(bent) else timedelta(seconds=bent)

@@ -64,6 +64,7 @@ class Watch:
     ends_at: float = math.inf  # of time.monotonic()
     refusals: list[str] = field(default_factory=list)  # of addresses; for a person
     has_connected: bool = False  # or has begun to
+    may_have_told: bool = False  # a request was answered by a success, or went out and was not answered
     is_over: bool = False
     _sockets: list[socket.socket] = field(default_factory=list)
     _turn: threading.Lock = field(default_factory=threading.Lock)
@@ -158,7 +159,7 @@ _sleep_of = time.sleep
 
 def _sleep(seconds: float, /) -> None:
     """As it was, but inside a guarded call not beyond its end: a server may say how long to wait."""
-    watch: Watch | None = getattr(_inside, "watch", None)
+    watch = watching()
     if watch is not None and seconds > watch.left_s():
         raise Refused("there is no time left to wait")
     _sleep_of(seconds)
@@ -186,5 +187,10 @@ def guarded(watch: Watch) -> Iterator[None]:
         _inside.watch = None
 
 
+def watching() -> Watch | None:
+    """The guarded call that this thread is inside of."""
+    return getattr(_inside, "watch", None)
+
+
 def is_guarded() -> bool:
-    return getattr(_inside, "watch", None) is not None
+    return watching() is not None

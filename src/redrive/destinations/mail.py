@@ -13,9 +13,6 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from email.headerregistry import Address
-from email.message import EmailMessage
-from email.policy import SMTP
 from email.utils import format_datetime
 from functools import partial
 from json import dumps
@@ -23,20 +20,25 @@ from typing import Any
 
 import structlog
 
-from redrive.core.channels import MAIL_QUEUE, mail_url, notice_queue
+from redrive.core.channels import MAIL_QUEUE, mail_url, notice_queue, recipients_problem
 from redrive.core.classify import MAX_MESSAGE_CHARS, ConfigurationError, error_category
 from redrive.core.mail import MailServer, Sender
+from redrive.core.mail_message import Headers, has_only, in_lines, in_words, mailbox, written
 from redrive.core.notice_text import one_line, told
 from redrive.core.outcome import Category, Failure, Outcome, Success
 from redrive.core.ports import EndpointBook, EndpointTerms, Exchange, Job, Released, Try
 from redrive.core.redact import redact_text
+from redrive.destinations.answers import impossible
 from redrive.destinations.people import SLOT_WAIT_S, Counter, problem_of
 from redrive.destinations.threads import DaemonThreads
 
 MAX_AT_ONCE = 8  # connections to the mail server
 MAX_ANSWER_CHARS = 300
 QUIT_WITHIN_S = 2.0
-_SEVEN_BIT = SMTP.clone(cte_type="7bit")  # every server takes it, whatever it offers
+NOT_OURS = (
+    "The mail was not sent: it would have had other headers than those that Redrive writes. Something that others "
+    "wrote, such as the event's type, reads as one."
+)
 
 log = structlog.get_logger("redrive.mail")
 
@@ -122,9 +124,13 @@ class MailDestination:
         plan = self._counter.plan_of(job)
         if isinstance(plan, Try):
             return plan
-        message = self._message(job, plan.to, now)
-        raw = message.as_bytes()
-        headers = {"message-id": str(message["Message-ID"]), "subject": redact_text(str(message["Subject"]))}
+        said = told(job.event_type, job.event_id, job.body, public_url=self._public_url)
+        message_id = f"<{job.id}@{self._sender.domain}>"  # of the task: whoever gets a second copy can tell
+        head = self._head(job, plan.to, message_id, said.subject, now)
+        raw = written(head, said.text)
+        if not has_only(raw, head, said.text):
+            return impossible(NOT_OURS, plan.place)
+        headers = {"message-id": message_id, "subject": redact_text(one_line(said.subject))}
         given_back = await self._counter.take(job)
         if given_back is not None:
             return given_back
@@ -142,20 +148,17 @@ class MailDestination:
             headers["not-taken-for"] = redact_text("; ".join(map(str, refused)))
         return Try(_outcome(answers, job), Exchange(plan.place, dumps(headers)))
 
-    def _message(self, job: Job, to: Sequence[str], now: datetime) -> EmailMessage:
-        said = told(job.event_type, job.event_id, job.body, public_url=self._public_url)
-        message = EmailMessage(policy=_SEVEN_BIT)
-        message["From"] = Address(self._sender.name, addr_spec=self._sender.address)
-        message["To"] = ", ".join(to)
-        message["Subject"] = one_line(said.subject)
-        message["Date"] = format_datetime(now)
-        # Of the task: whoever gets a second copy can tell.
-        message["Message-ID"] = f"<{job.id}@{self._sender.domain}>"
-        message["Auto-Submitted"] = "auto-generated"
-        message["X-Redrive-Event-Id"] = str(job.event_id)
-        message["X-Redrive-Event-Type"] = one_line(job.event_type)
-        message.set_content(said.text)
-        return message
+    def _head(self, job: Job, to: Sequence[str], message_id: str, subject: str, now: datetime) -> Headers:
+        return [
+            ("From", mailbox("From", self._sender.name, self._sender.address)),
+            ("To", in_lines(to)),
+            ("Subject", in_words("Subject", subject)),
+            ("Date", format_datetime(now)),
+            ("Message-ID", message_id),
+            ("Auto-Submitted", "auto-generated"),
+            ("X-Redrive-Event-Id", str(job.event_id)),
+            ("X-Redrive-Event-Type", in_words("X-Redrive-Event-Type", job.event_type)),
+        ]
 
     async def aclose(self) -> None:
         """Nothing is kept open: each try has a connection of its own."""
@@ -187,7 +190,13 @@ def _knock(server: MailServer, sender: str, talk: _Talk) -> None:
 
 
 def _plan(terms: EndpointTerms) -> _Plan:
-    return _Plan(problem_of(terms), terms.mail_to)
+    return _Plan(problem_of(terms) or _unusable(terms), terms.mail_to)
+
+
+def _unusable(terms: EndpointTerms) -> str | None:
+    """Why its addresses, which an older version may have let through, are not written into a mail."""
+    why = recipients_problem(terms.mail_to)
+    return f"Nobody can be mailed at what the endpoint {terms.name!r} has as `to`: {why}." if why is not None else None
 
 
 def _send(server: MailServer, sender: str, to: Sequence[str], raw: bytes, talk: _Talk) -> list[_Answer]:

@@ -7,6 +7,7 @@ speak HTTP by requests: what that one does on its own (redirects, proxies, answe
 
 import logging
 import re
+import ssl
 import sys
 import threading
 from ipaddress import ip_address
@@ -18,13 +19,14 @@ import requests
 import urllib3
 from apprise.manager_plugins import NotificationManager
 from apprise.plugins import NotifyBase
+from urllib3.exceptions import ConnectTimeoutError, NewConnectionError
 
 from redrive.core.channels import LOCAL_SERVICES
 from redrive.core.classify import MAX_MESSAGE_CHARS, classify_status
 from redrive.core.notice_text import Told, one_line
 from redrive.core.outcome import Category, Failure, Outcome, Success
 from redrive.core.redact import REDACTED, redact_text
-from redrive.destinations.guard import Watch, guarded, is_guarded
+from redrive.destinations.guard import Watch, guarded, is_guarded, watching
 
 MAX_LINES = 10
 MAX_LINE_CHARS = 300
@@ -43,6 +45,8 @@ _CUT = apprise.OverflowMode.TRUNCATE
 _ASSET = apprise.AppriseAsset(
     app_id="Redrive", app_desc="Redrive", app_url="", async_mode=False, secure_logging=True, storage_mode="memory"
 )
+
+_BEFORE_ANY_REQUEST = (NewConnectionError, ConnectTimeoutError, ssl.SSLError)  # TLS fails while hands are shaken
 
 _heard = threading.local()
 
@@ -80,10 +84,16 @@ def _send(session: requests.Session, request: requests.PreparedRequest, **terms:
     A proxy of the environment would connect for us to whatever it may reach, and a redirect is another place. What is
     compressed nobody asked for, and it is not unpacked: a few bytes could become gigabytes.
     """
-    if not is_guarded():
+    watch = watching()
+    if watch is None:
         return _send_of(session, request, **terms)
     request.headers["Accept-Encoding"] = "identity"
-    answer = _send_of(session, request, **(terms | {"allow_redirects": False, "proxies": {}, "stream": True}))
+    try:
+        answer = _send_of(session, request, **(terms | {"allow_redirects": False, "proxies": {}, "stream": True}))
+    except (requests.ConnectionError, requests.Timeout) as problem:
+        watch.may_have_told |= _has_gone_out(problem)
+        raise
+    watch.may_have_told |= classify_status(answer.status_code) is None
     answer.raw.headers.pop("content-encoding", None)
     body = bytearray()
     for chunk in answer.iter_content(CHUNK_BYTES):
@@ -96,6 +106,15 @@ def _send(session: requests.Session, request: requests.PreparedRequest, **terms:
     return answer
 
 
+def _has_gone_out(problem: object) -> bool:
+    """Whether a request that failed may have been read all the same: its connection was there, and trusted."""
+    while isinstance(problem, Exception):
+        if isinstance(problem, _BEFORE_ANY_REQUEST):
+            return isinstance(problem, ssl.SSLEOFError)  # but an end that nobody announced comes at any time
+        problem = getattr(problem, "reason", None) or next(iter(problem.args), None)
+    return True
+
+
 requests.Session.send = _send  # type: ignore[assignment, method-assign]
 _manager: Any = NotificationManager  # whose types are not told
 _manager().load_modules()  # all services, before any guard
@@ -106,6 +125,9 @@ def problem_of(url: str, watch: Watch) -> str | None:
     service = _opened(url, watch, [])
     if service is None:
         return "is not a URL of a service that apprise knows, or lacks something that the service needs"
+    targets = _targets(service)
+    if targets > 1:  # apprise says one thing of all of them: if one failed, all would be told again
+        return f"has {targets} targets: make an endpoint for each"
     host = getattr(service, "host", None)
     if isinstance(host, str) and host:
         try:
@@ -146,6 +168,13 @@ def _opened(url: str, watch: Watch, lines: list[str]) -> NotifyBase | None:
     return service if service is not None and is_by_http(type(service)) else None
 
 
+def _targets(service: NotifyBase) -> int:
+    """How many messages it makes of one. Newer versions of apprise count each as often as they would try it."""
+    counted, again = len(service), getattr(service, "retry", 0)
+    tries = again + 1 if isinstance(again, int) and again > 0 else 1
+    return counted // tries if counted % tries == 0 else counted
+
+
 def is_by_http(service: type) -> bool:
     """Whether the guard sees what a service does. Others have libraries of their own, some of which connect from C, or
     act on this machine. A version of apprise that knows more of those than we do makes no difference.
@@ -174,9 +203,10 @@ def _failure(url: str, lines: list[str], watch: Watch) -> Failure:
     status = next((int(found[1]) for line in lines if (found := _STATUS.search(line))), None)
     category = classify_status(status) if status is not None else None
     if category is not None:
-        return Failure(category, message, status_code=status)
+        return Failure(category, message, status_code=status, possible_duplicate=watch.may_have_told)
     is_network = any("onnection error" in line for line in lines)
-    return Failure(Category.NETWORK if is_network else Category.UNKNOWN, message)
+    category = Category.NETWORK if is_network else Category.UNKNOWN
+    return Failure(category, message, possible_duplicate=watch.may_have_told)
 
 
 def without(url: str, text: str) -> str:
