@@ -9,12 +9,27 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from copy import deepcopy
 from itertools import groupby
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
-from hypothesis.strategies import DataObject, binary, data, integers, lists, sampled_from
+from hypothesis.strategies import (
+    DataObject,
+    binary,
+    booleans,
+    characters,
+    data,
+    dictionaries,
+    integers,
+    lists,
+    none,
+    recursive,
+    sampled_from,
+    text,
+)
 
 from redrive.observe import standard_error
 from redrive.observe.json_lines import encoded, encoded_lines
@@ -142,7 +157,32 @@ def test_pieces_are_whole_lines_that_are_taken_at_once(lines: list[bytes], most:
     assert all(piece.endswith(b"\n") and (len(piece) <= most or piece.count(b"\n") == 1) for piece in pieces)
 
 
+SHARED = {"event": "a: b", "service": "test", "level": "info"}
+
+
 def test_a_line_is_encoded_whatever_is_in_it() -> None:
     odd = {"half": "\udcff", "huge": 2**70, "thing": object, "fine": 1}
     assert json.loads(encoded(odd))["fine"] == 1
-    assert [json.loads(line)["fine"] for line in encoded_lines([{"fine": 1}, odd]).splitlines()] == [1, 1]
+    told = [json.loads(line) for line in encoded_lines([{"fine": 1}, odd, {}], SHARED).splitlines()]
+    assert [line.get("fine") for line in told] == [1, 1, None]
+    assert all(line.items() >= SHARED.items() for line in told)
+
+
+facts = dictionaries(
+    text().filter(lambda name: name not in SHARED),
+    recursive(
+        none() | booleans() | integers(-(2**53), 2**53) | text(characters(exclude_categories=())),
+        lambda inner: lists(inner, max_size=2) | dictionaries(text(max_size=3), inner, max_size=2),
+        max_leaves=4,
+    ),
+    max_size=4,
+)
+
+
+@given(lines=lists(facts, max_size=4))
+def test_lines_that_are_encoded_together_are_each_its_own_facts_and_those_of_all(lines: list[dict[str, Any]]) -> None:
+    given = deepcopy(lines)
+    told = encoded_lines(lines, SHARED).splitlines(keepends=True)
+    assert [list(json.loads(line).items()) for line in told] == [list((line | SHARED).items()) for line in given]
+    assert all(line.endswith(b"}\n") for line in told)
+    assert lines == given  # whoever says them may go on with them
