@@ -85,6 +85,27 @@ async def test_requests_are_counted_by_what_they_were_for_whatever_became_of_the
     assert grew("events_created_total") == 1
 
 
+async def test_a_probe_that_is_told_not_ready_is_no_request_that_was_refused(own_api: Api) -> None:
+    """A server beside a standby hears one every few seconds."""
+    (row,) = await own_api.sql("SELECT current_database() AS name")
+    await own_api.sql(f"ALTER DATABASE {row['name']} SET default_transaction_read_only = on")
+    await own_api.sql(
+        "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity"
+        " WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_type = 'client backend'"
+    )
+    refused, probed = (
+        ("redrive_http_requests_refused_total", "api", "503"),
+        ("redrive_http_requests_total", "api", "readyz", "5xx"),
+    )
+    before = await _scrape(own_api.nobody)
+    for _ in range(3):
+        assert (await own_api.nobody.get("/readyz")).status == 503
+    told = await _scrape(own_api.nobody)
+    assert (told[refused], told[probed]) == (before[refused], before.get(probed, 0) + 3)
+    assert (await own_api.owner.post("/v1/events", {"event_type": "a", "payload": 1})).status == 503
+    assert (await _scrape(own_api.nobody))[refused] == before[refused] + 1
+
+
 @settings(max_examples=25, deadline=None)
 @given(
     path=lists(

@@ -57,6 +57,10 @@ async def test_top_shows_what_fires_and_how_endpoints_do_in_columns(world: World
             {"what": "failed", "event_id": "e", "attempt": 1, "error": "no", "scheduled_in_ms": None},
             "failed     e  try 1: no; again when somebody says so",
         ),
+        (
+            {"what": "failed", "event_id": "e", "scheduled_in_ms": None},
+            "failed     e  lost with its worker; again when somebody says so",
+        ),
         ({"what": "dead", "event_id": "e", "reason": "exhausted", "last_error": "no"}, "dead       e  exhausted: no"),
         (
             {"what": "breaker", "endpoint": "till", "old_state": "closed", "new_state": "open", "why": "9 of 10"},

@@ -9,7 +9,7 @@ from redrive import Task
 from redrive.observe.lines import who
 from redrive.store import retry_queue
 from redrive.store.pausing import PauseScope
-from support.engine import PERSON, Engine, ManualClock
+from support.engine import MARGIN_S, PERSON, Engine, ManualClock
 
 FACTS = {
     *("event_id", "task", "org_id", "attempt", "retry_attempts", "correlation_id", "log_level", "event"),
@@ -76,6 +76,26 @@ async def test_c7_tries_that_succeed_are_told(engine: Engine, clock: ManualClock
         ("retry_attempted", None, None, 1, "info"),
         ("status_transition", "queued", "delivered", 1, "info"),
     ]
+
+
+@pytest.mark.parametrize(
+    ("policy", "told"),
+    [
+        ({"kind": "immediate", "max_retries": 0}, ["event_failed", "status_transition"]),
+        ({"kind": "manual"}, ["delivery_failure", "status_transition"]),
+    ],
+)
+async def test_c7_no_try_is_told_where_a_lost_one_was_the_last(
+    engine: Engine, clock: ManualClock, policy: dict[str, Any], told: list[str]
+) -> None:
+    await engine.policy("once", **policy)
+    await engine.accept("edi.orders", handler="edi.orders", policy="once")
+    (job,) = await engine.claim(queues=["handler:edi.orders"])
+    clock.advance(job.timeout_s + MARGIN_S + 1)
+    taken_over, *lines = await lines_of(engine, down=True)
+    assert taken_over["event"] == "lease_taken_over"
+    assert [line["event"] for line in lines] == told
+    assert not any("attempt" in line for line in lines)
 
 
 async def test_c7_what_a_person_does_is_a_line_with_their_name(engine: Engine) -> None:

@@ -24,6 +24,20 @@ for words in sys.argv[1:]:
     log.warning("loud_one", event_id="01a1ec80-b088-7e25-af5c-458dd9254798", error="two words")
     logging.getLogger("asyncpg").warning("a library says %s", "so" * (9_000 if log_format == "json" else 1))
 """
+SAY_IN_A_THREAD = """
+import logging, threading
+from redrive.observe import watch
+from redrive.observe.logs import set_up_logs
+import structlog
+set_up_logs("json", "info", service="test")
+ours, theirs = structlog.get_logger("redrive.test").warning, logging.getLogger("urllib3").warning
+for say in ours, theirs:
+    say("here")
+    thread = threading.Thread(target=say, args=["there"])
+    thread.start()
+    thread.join()
+print(watch.gallery.service)
+"""
 
 
 def test_a_line_reads_from_what_happened_to_whom() -> None:
@@ -55,6 +69,13 @@ def test_nothing_from_outside_moves_the_cursor_or_turns_the_line() -> None:
     first, *stack = said.split("\n")
     assert first.endswith('error=" [2J live  1m"')
     assert stack == ["one", " [2J live  1m\ttwo"]
+
+
+def test_a_line_says_what_wrote_it_in_whichever_thread() -> None:
+    said = subprocess.run([sys.executable, "-c", SAY_IN_A_THREAD], capture_output=True, check=True)
+    written = [json.loads(line) for line in said.stderr.splitlines()]
+    assert [(line["event"], line["service"]) for line in written] == [("here", "test"), ("there", "test")] * 2
+    assert said.stdout == b"test\n"  # whoever watches is told, too
 
 
 def test_a_terminal_gets_colours_a_pipe_none_and_libraries_speak_in_the_same_shape() -> None:

@@ -10,6 +10,7 @@ from uuid import UUID
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from structlog.testing import capture_logs
 
 from redrive.core.broker import RETURN_QUEUE, DeadMessage, Origin, QueueState, Redriven
 from redrive.core.decide import Die, Reason
@@ -129,8 +130,13 @@ async def test_what_dies_again_after_its_letter_was_closed_is_a_letter_of_its_ow
     message = dead_message(message_id="m")
     await keep(engine, message)
     await engine.mark_letter((await only_letter(engine))["task_id"], state)
-    assert await keep(engine, message, dead_message(message_id="m2"), message) == [True, True, False]
+    with capture_logs() as lines:
+        assert await keep(engine, message, dead_message(message_id="m2"), message) == [True, True, False]
     assert sorted(letter["state"] for letter in await letters(engine)) == sorted([state, "open", "open"])
+    told = {(line["event_id"], line["task"]) for line in lines}
+    assert told == {
+        (letter["event_id"], letter["task_id"]) for letter in await letters(engine) if letter["state"] == "open"
+    }
     assert await is_sound(engine)
 
 

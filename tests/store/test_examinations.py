@@ -23,7 +23,7 @@ from redrive.store.examinations.server import (
     look_at_clock,
     look_at_connection,
 )
-from redrive.store.examinations.upkeep import UPKEEP
+from redrive.store.examinations.upkeep import UPKEEP, _is_mostly_empty
 from support.engine import Connection, Engine
 
 from .examined import ALL, NOT_DURABLE, findings, in_two_hours, made
@@ -280,8 +280,42 @@ async def test_autovacuum_that_is_off_and_rows_that_nobody_removed_are_found(
         INSERT INTO redrive.worker
                SELECT gen_random_uuid(), now(), now(), 'a', 1, '1', '{http}', 5 FROM generate_series(1, 300);
         DELETE FROM redrive.worker; SELECT pg_stat_force_next_flush();""")
+    assert findings(await made(database_url, UPKEEP[:1], heap_bytes=1)) == []  # nobody has looked how full it is
+    await owner.execute("RESET ROLE; ANALYZE redrive.worker")
     [empty] = findings(await made(database_url, UPKEEP[:1], heap_bytes=1))
     assert re.fullmatch(r"worker takes 0 MiB for 0 rows: most of it is empty\.", empty.what)
+
+
+async def test_a_full_table_whose_rows_the_server_has_forgotten_is_not_taken_for_empty(
+    owner: Connection, database_url: str, postgres: EmbeddedPostgres
+) -> None:
+    """As after a crash or a failover."""
+    await owner.execute("""
+        SET ROLE redrive_engine;
+        INSERT INTO redrive.worker
+               SELECT gen_random_uuid(), now(), now(), 'a', 1, '1', '{http}', 5 FROM generate_series(1, 300);
+        RESET ROLE; ANALYZE redrive.worker; SELECT pg_stat_force_next_flush();""")
+    superuser = await asyncpg.connect(database_of(postgres.superuser_url, urlsplit(database_url).path.lstrip("/")))
+    try:
+        await superuser.execute("SELECT pg_stat_reset()")
+    finally:
+        await superuser.close()
+    assert await owner.fetchval("SELECT n_live_tup FROM pg_stat_user_tables WHERE relname = 'worker'") == 0
+    assert findings(await made(database_url, UPKEEP[:1], heap_bytes=1)) == []
+
+
+@pytest.mark.parametrize(
+    ("row", "is_empty"),
+    [
+        ({"is_known": True, "is_standby": False}, True),
+        ({"is_known": False, "is_standby": False}, False),
+        ({"is_known": True, "is_standby": True}, False),
+    ],
+)
+def test_no_table_is_called_empty_on_a_standby_or_before_anybody_has_looked(
+    row: dict[str, object], is_empty: bool
+) -> None:
+    assert _is_mostly_empty(row | {"heap_bytes": 2**30, "live": 5}, 2**28) is is_empty  # type: ignore[arg-type]
 
 
 async def test_a_server_that_is_nearly_full_is_told(empty_url: str) -> None:

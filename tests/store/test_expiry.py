@@ -75,6 +75,7 @@ async def test_what_nobody_takes_up_dies_when_its_policy_says_so(engine: Engine,
         clock.now().isoformat(),
     )
     assert (logged[1]["old_status"], logged[1]["new_status"]) == ("queued", "failed")
+    assert "attempt" not in failed.keys() | logged[1].keys()  # nobody tried it
     assert await sweep(engine) == Swept()
     assert (await check(engine.url, now=clock.now())).clean
 

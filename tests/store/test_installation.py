@@ -2,11 +2,14 @@
 
 import asyncio
 
+import asyncpg
 import pytest
 
+from conftest import database_of
 from redrive.api.installation_metrics import families
 from redrive.core.pulse import WAIT_BOUNDS_S
 from redrive.store.check import check
+from redrive.store.embedded import EmbeddedPostgres
 from redrive.store.installation import EXACT_BELOW_S, PACE, Installation, Paced
 from redrive.store.orgs import new_id
 from redrive.store.pausing import PauseScope
@@ -127,6 +130,44 @@ async def test_a_transaction_that_stays_open_is_seen_with_its_age(engine: Engine
     assert again is not None
     assert 0 < seen["age_s"] < again["age_s"]
     assert again["xmin_age"] > seen["xmin_age"]
+
+
+async def test_what_holds_no_vacuum_up_here_is_not_taken_for_what_does(
+    live: Engine, postgres: EmbeddedPostgres
+) -> None:
+    """Neither a transaction of another database nor a vacuum that takes its time."""
+    elsewhere = await asyncpg.connect(database_of(postgres.url, "postgres"))
+    here, vacuuming = [await asyncpg.connect(live.url) for _ in range(2)]
+    try:
+        await elsewhere.execute("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT txid_current()")
+        await here.execute("""
+            SET ROLE redrive_engine;
+            INSERT INTO redrive.worker
+                   SELECT gen_random_uuid(), now(), now(), 'a', 1, '1', '{http}', 5 FROM generate_series(1, 10000);
+            DELETE FROM redrive.worker;
+            RESET ROLE""")
+        await vacuuming.execute("SET vacuum_cost_delay = 100; SET vacuum_cost_limit = 1")
+        vacuum = asyncio.create_task(vacuuming.execute("VACUUM redrive.worker"))
+        await live.until("""
+            SELECT EXISTS (SELECT FROM pg_stat_progress_vacuum JOIN pg_stat_activity a USING (pid)
+                            WHERE a.backend_xmin IS NOT NULL)""")
+
+        async def xmin_age() -> int:
+            for _ in range(10):
+                await live.sql.execute("SELECT txid_current()")
+            facts = await live.db.fetchrow("installation_facts", None, 120.0)
+            assert facts is not None
+            return int(facts["xmin_age"])
+
+        assert await xmin_age() < 10
+        await here.execute("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT FROM redrive.worker")
+        assert await xmin_age() >= 10
+        await elsewhere.execute("SELECT pg_cancel_backend($1)", vacuuming.get_server_pid())
+        with pytest.raises(asyncpg.QueryCanceledError):
+            await vacuum
+    finally:
+        for connection in (elsewhere, here, vacuuming):
+            await connection.close()
 
 
 async def test_a_reading_that_takes_long_is_kept_for_twenty_times_as_long(engine: Engine) -> None:

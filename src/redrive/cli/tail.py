@@ -220,7 +220,8 @@ def _said(word: str, line: Mapping[str, Any]) -> str:
         case "delivered":
             return f"at try {attempt}" if isinstance(attempt, int) and attempt > 1 else ""
         case "failed":
-            return f"try {attempt}: {cell(line.get('error'))}; again {_in(line.get('scheduled_in_ms'))}"
+            what = f"try {attempt}: {cell(line.get('error'))}" if attempt else "lost with its worker"
+            return f"{what}; again {_in(line.get('scheduled_in_ms'))}"
         case "dead":
             return f"{cell(line.get('reason'))}: {cell(line.get('last_error'))}"
         case "breaker":

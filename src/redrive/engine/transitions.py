@@ -43,6 +43,8 @@ def tell(result: Settled, max_retries: int | None) -> None:
     if isinstance(decision, Released):
         log.info("lease_returned", **facts, why=decision.why)
         return
+    if outcome is None:
+        del facts["attempt"]  # what would have been the next try was not made
     is_retry = outcome is not None and job.attempts > 0
     if is_retry:
         log.info("retry_attempted", **facts, result="succeeded" if isinstance(outcome, Success) else "failed")
@@ -63,7 +65,7 @@ def tell(result: Settled, max_retries: int | None) -> None:
         _transition(facts, EventStatus.FAILED)
         return
     if job.run_id is not None and job.step is not None:
-        facts["scheduled_as"] = schedule_id(str(job.run_id), job.step, job.attempts + 2, job.generation)
+        facts["scheduled_as"] = schedule_id(str(job.run_id), job.step, failures + 1, job.generation)
     delay_ms = round(decision.delay.total_seconds() * 1000) if isinstance(decision, RetryIn) else None
     log.warning("delivery_failure", **facts, next_retry_at=_iso(result.next_due_at), scheduled_in_ms=delay_ms)
     _transition(facts, EventStatus.QUEUED)
@@ -79,6 +81,7 @@ def tell_expired(tasks: Sequence[ExpiredTask]) -> None:
     """Tasks that died while they waited."""
     for task in tasks:
         facts = _facts(task, retry_attempts(task.attempts, task.max_retries))
+        del facts["attempt"]
         log.error(
             "event_failed",
             **facts,

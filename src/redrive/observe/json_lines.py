@@ -22,8 +22,14 @@ def encoded(facts: Mapping[str, Any], **_: object) -> bytes:
         return json.dumps(facts, default=str, skipkeys=True).encode("ascii")
 
 
-def encoded_lines(lines: Sequence[Mapping[str, Any]]) -> bytes:
+def encoded_lines(lines: Sequence[dict[str, Any]], shared: dict[str, Any]) -> bytes:
+    """Each with what all of them share at its end, which is encoded once: to merge it into every line costs as much
+    again as all the rest.
+    """
+    text, first = encoded(shared), next(iter(shared))
+    # Under the name of the first its value, and behind that the others with their names: it is put in as it stands.
+    at_end = {first: msgspec.Raw(text[text.index(b":") + 1 : -1])}
     try:
-        return _encoder.encode_lines(lines)
+        return _encoder.encode_lines([line | at_end for line in lines])
     except _UNENCODABLE:
-        return b"".join(encoded(line) + b"\n" for line in lines)
+        return b"".join(encoded(line | shared) + b"\n" for line in lines)

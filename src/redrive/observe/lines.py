@@ -81,7 +81,6 @@ def say_all(event: str, lines: Iterable[dict[str, object]], level: Level = "info
             log.log(_SEVERITY[level], event, **line)
         return
     now = datetime.now(UTC).isoformat().replace("+00:00", "Z")
-    shared = {"event": event, "service": _sink.service, "level": level, "@timestamp": now}
-    told = [line | shared for line in lines]
+    told = list(lines)
     LOG_LINES.add((level,), len(told))
-    _sink.file.write(encoded_lines(told))
+    _sink.file.write(encoded_lines(told, {"event": event, "service": _sink.service, "level": level, "@timestamp": now}))

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import structlog
 
-from redrive.observe import lines
+from redrive.observe import lines, watch
 from redrive.observe.console import Console
 from redrive.observe.json_lines import encoded
 from redrive.observe.process_metrics import LEVELS, LOG_LINES
@@ -18,10 +18,17 @@ MAX_TEXT_CHARS = 16_000  # of one fact
 
 
 def set_up_logs(log_format: Literal["json", "console"], level: str, *, service: str) -> None:
-    structlog.contextvars.bind_contextvars(service=service)
+    watch.gallery.service = service
     severity = logging.getLevelNamesMapping()[level.upper()]
+
+    def with_service(_logger: Any, _method: str, facts: structlog.typing.EventDict) -> structlog.typing.EventDict:
+        """No context variable, of which other threads would not know."""
+        facts.setdefault("service", service)
+        return facts
+
     shared: list[structlog.typing.Processor] = [
         structlog.contextvars.merge_contextvars,
+        with_service,
         structlog.processors.add_log_level,
         _count,
         structlog.processors.TimeStamper(fmt="iso", utc=True, key="@timestamp"),

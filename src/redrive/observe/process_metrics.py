@@ -17,6 +17,7 @@ KINDS = ("http", "relay", "rabbitmq", "mail", "apprise", "handler", "step")
 LEVELS = ("debug", "info", "warning", "error", "critical")
 STATUS_CLASSES = {1: "1xx", 2: "2xx", 3: "3xx", 4: "4xx", 5: "5xx"}
 REFUSALS = {413: "413", 429: "429", 503: "503", 507: "507"}  # too large, too fast, not now, no room
+PROBES = frozenset({"healthz", "readyz"})  # whoever asks is told how it is, whatever the status
 
 # -- workers -----------------------------------------------------------------------------------------------------------
 
@@ -215,7 +216,7 @@ class ConsumerNotes:
 def note_request(route: str, status: int) -> None:
     """An answer begins. `route` is a class of routes, never a path."""
     REQUESTS.add((route, STATUS_CLASSES.get(status // 100, OTHER)))
-    if status in REFUSALS:
+    if status in REFUSALS and route not in PROBES:
         REFUSED.add((REFUSALS[status],))
 
 

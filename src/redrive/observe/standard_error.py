@@ -7,12 +7,14 @@ observe.logs.
 
 import os
 import select
+import stat
 import threading
 import time
 from collections.abc import Callable, Iterator
 
 PATIENCE_S = 1.0  # whoever takes nothing for so long is not waited for again until they do
 PIECE_BYTES = select.PIPE_BUF  # a pipe takes them whole: lines of several processes do not mix
+FILE_PIECE_BYTES = 256 * 1024  # a file takes more whole, and keeps nobody waiting for a reader
 BUSY_S = 0.001
 
 
@@ -25,6 +27,8 @@ class StandardError:
         self._lock = threading.Lock()
         self._poll = select.poll()
         self._poll.register(fd, select.POLLOUT)
+        self._is_file = _is_file(fd)
+        self._piece_bytes = FILE_PIECE_BYTES if self._is_file else PIECE_BYTES
         self._is_stuck = False
         self._is_torn = False  # what was written last is the beginning of a line
         self._lost = 0
@@ -33,37 +37,37 @@ class StandardError:
     def write(self, data: bytes) -> int:
         with self._lock:
             self._until = None
-            for piece in (data,) if len(data) <= PIECE_BYTES else _pieces(data):
+            for piece in (data,) if len(data) <= self._piece_bytes else _pieces(data, self._piece_bytes):
                 if self._lost or self._is_torn:
                     told = self._lost_line(self._lost) if self._lost else b""
-                    whole = self._put((b"\n" if self._is_torn else b"") + told + piece)
+                    left = self._put((b"\n" if self._is_torn else b"") + told + piece)
                 else:
-                    whole = self._put(piece)
-                self._lost = 0 if whole else self._lost + max(1, piece.count(b"\n"))
+                    left = self._put(piece)
+                if len(left) <= len(piece):
+                    self._lost = _lines_in(left)
+                else:  # not even the line that tells of those before
+                    self._lost += _lines_in(piece)
         return len(data)
 
     def flush(self) -> None:
         """Nothing is kept back."""
 
-    def _put(self, piece: bytes) -> bool:
-        """Whether all of it was written. Of a line longer than a pipe takes at once, a part may have been."""
-        while self._poll.poll(0) or self._has_room_soon():
+    def _put(self, piece: bytes) -> bytes:
+        """What of it was not written. It may begin in the middle of a line."""
+        while piece and (self._is_file or self._poll.poll(0) or self._has_room_soon()):
             self._is_stuck = False
             try:
-                written = os.write(self._fd, piece if len(piece) <= PIECE_BYTES else piece[:PIECE_BYTES])
+                written = os.write(self._fd, piece if len(piece) <= self._piece_bytes else piece[: self._piece_bytes])
             except BlockingIOError:  # somebody made it so for all who share it, and there is a little room only
                 if self._left_s() <= 0:
-                    return False
+                    return piece
                 time.sleep(BUSY_S)
                 continue
             except OSError:
-                return False
-            if written == len(piece):
-                self._is_torn = False
-                return True
+                return piece
+            self._is_torn = written < len(piece) and not piece.endswith(b"\n", 0, written)
             piece = piece[written:]
-            self._is_torn = True
-        return False
+        return piece
 
     def _has_room_soon(self) -> bool:
         self._is_stuck = self._is_stuck or not self._poll.poll(self._left_s() * 1000)
@@ -92,12 +96,24 @@ class AsText:
         """Nothing is kept back."""
 
 
-def _pieces(data: bytes) -> Iterator[bytes]:
+def _is_file(fd: int) -> bool:
+    try:
+        return stat.S_ISREG(os.fstat(fd).st_mode)
+    except OSError:
+        return False
+
+
+def _lines_in(left: bytes) -> int:
+    """With those of which only an end is there, or a beginning."""
+    return left.count(b"\n") + bool(left and not left.endswith(b"\n"))
+
+
+def _pieces(data: bytes, most: int) -> Iterator[bytes]:
     """As many whole lines as are written at once; a longer line is one piece."""
     start = 0
     while start < len(data):
         end = len(data)
-        if end - start > PIECE_BYTES:
-            end = data.rfind(b"\n", start, start + PIECE_BYTES) + 1 or data.find(b"\n", start) + 1 or len(data)
+        if end - start > most:
+            end = data.rfind(b"\n", start, start + most) + 1 or data.find(b"\n", start) + 1 or len(data)
         yield data[start:end]
         start = end

@@ -83,6 +83,7 @@ class Gallery:
     """Those who watch this process."""
 
     def __init__(self) -> None:
+        self.service = "redrive"  # what runs in this process
         self._watchers: dict[str, _Watcher] = {}
         self._until = 0.0
 
@@ -123,7 +124,7 @@ class Gallery:
     def batches(self) -> Iterator[tuple[str, str]]:
         """The id of a watcher and what is to be sent to it."""
         self._forget()
-        by = f"{_service()} {socket.gethostname()}:{os.getpid()}"
+        by = f"{self.service} {socket.gethostname()}:{os.getpid()}"
         for name, watcher in list(self._watchers.items()):
             for text in watcher.batches(by):
                 yield name, text
@@ -175,7 +176,3 @@ def _line(word: str, event: str, facts: Facts) -> dict[str, object]:
         if value is not None:
             line[name] = value[:MAX_TEXT_CHARS] if isinstance(value, str) else value
     return line
-
-
-def _service() -> str:
-    return str(structlog.contextvars.get_contextvars().get("service", "redrive"))

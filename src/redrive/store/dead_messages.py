@@ -70,9 +70,11 @@ class DeadMessages:
         ids = [_event_id(self._org_id, message) for message in messages]
         first = {event_id: place for place, event_id in reversed(list(enumerate(ids)))}
         new = [_Kept(messages[place], event_id, new_id()) for event_id, place in sorted(first.items())]
-        stored = await past_deadlocks(partial(self._keep, new))
+        letters = await past_deadlocks(partial(self._keep, new))
         if lines.are_wanted("error"):
-            lines.say_all("event_failed", [self._told(kept) for kept in new if kept.event_id in stored], "error")
+            lines.say_all("event_failed", [self._told(letter) for letter in letters], "error")
+        tasks = {letter.task_id for letter in letters}  # an event may have got another id
+        stored = {kept.event_id for kept in new if kept.task_id in tasks}
         return [event_id in stored and first[event_id] == place for place, event_id in enumerate(ids)]
 
     def _told(self, kept: _Kept) -> dict[str, object]:
@@ -91,35 +93,36 @@ class DeadMessages:
             "last_error": message.failure.message,
         }
 
-    async def _keep(self, new: Sequence[_Kept]) -> set[UUID]:
-        """Those of these that are letters by this."""
-        stored: set[UUID] = set()
+    async def _keep(self, new: Sequence[_Kept]) -> list[_Kept]:
+        """Those of these that are letters by this, as they were stored."""
+        letters: list[_Kept] = []
         async with self._engine.transaction() as session:
             for part in _parts(new):
-                stored |= await self._keep_part(session, part)
-        return stored
+                letters += await self._keep_part(session, part)
+        return letters
 
-    async def _keep_part(self, session: Session, part: Sequence[_Kept]) -> set[UUID]:
-        stored = await self._keep_letters(session, part)
-        known = [kept for kept in part if kept.event_id not in stored]
+    async def _keep_part(self, session: Session, part: Sequence[_Kept]) -> list[_Kept]:
+        letters = await self._keep_letters(session, part)
+        stored = {letter.task_id for letter in letters}
+        known = [kept for kept in part if kept.task_id not in stored]
         closed = await self._closed(session, known) if known else []
         if closed:
-            await self._keep_letters(session, [kept._replace(event_id=new_id()) for kept in closed])
-        return stored | {kept.event_id for kept in closed}
+            letters += await self._keep_letters(session, [kept._replace(event_id=new_id()) for kept in closed])
+        return letters
 
-    async def _keep_letters(self, session: Session, part: Sequence[_Kept]) -> set[UUID]:
-        """Those of these events that were not known."""
+    async def _keep_letters(self, session: Session, part: Sequence[_Kept]) -> list[_Kept]:
+        """Those whose events were not known."""
         rows = await session.fetch(
             "keep_dead_events", self._org_id, self._clock.now(), *_columns([_event_row(kept) for kept in part])
         )
         if not rows:
-            return set()
+            return []
         stored: set[UUID] = {row["id"] for row in rows}
         now: datetime = rows[0]["received_at"]
         letters = [kept for kept in part if kept.event_id in stored]
         await self._bury(session, letters, now)
         await session.execute("keep_dead_messages", self._org_id, now, *_columns([_message_row(k) for k in letters]))
-        return stored
+        return letters
 
     async def _closed(self, session: Session, known: Sequence[_Kept]) -> list[_Kept]:
         """Those that nobody would see any more: somebody brought the message back past us, and it died again."""

@@ -54,7 +54,7 @@ def _vacuum_findings(row: Record, looking: Looking) -> list[Finding]:
                 f" redrive.{name};",
             )
         )
-    if row["heap_bytes"] >= limits.heap_bytes and row["heap_bytes"] > PAGE_BYTES * max(live, 1):
+    if _is_mostly_empty(row, limits.heap_bytes):
         found.append(
             warning(
                 f"{name} takes {row['heap_bytes'] / 2**20:.0f} MiB for {live} rows: most of it is empty.",
@@ -73,6 +73,13 @@ def _vacuum_findings(row: Record, looking: Looking) -> list[Finding]:
             )
         )
     return found
+
+
+def _is_mostly_empty(row: Record, at_least: int) -> bool:
+    if not row["is_known"] or row["is_standby"]:  # which counts no rows, and takes no VACUUM
+        return False
+    heap_bytes: int = row["heap_bytes"]
+    return heap_bytes >= at_least and heap_bytes > PAGE_BYTES * max(row["live"], 1)
 
 
 async def look_at_transactions(looking: Looking) -> Seen:
