@@ -245,6 +245,7 @@ ENGINE = [
     Case("counters_everywhere", lambda facts: ()),
     Case("endpoints_everywhere", lambda facts: (), "endpoint_state_pkey"),
     Case("alerts_everywhere", lambda facts: (), "alert_firing"),
+    Case("next_org", lambda facts: ("default",), "org_name_key", sorts=False),
     Case("top_pulse", lambda facts: (None, facts.now, 15), "pulse_pkey"),
     Case("top_endpoints", lambda facts: (None, facts.now, 10), "endpoint_state_shut"),
     Case("top_endpoints", lambda facts: (None, facts.now, 10), "endpoint_history_by_age"),

@@ -19,7 +19,8 @@ from redrive.cli.output import cell, emit, say
 from redrive.cli.runner import LOST, Refused, run
 from redrive.store.clock import DatabaseClock
 from redrive.store.db import Database
-from redrive.store.overview import Overview, orgs, overview
+from redrive.store.orgs import find_org, next_org
+from redrive.store.overview import Overview, overview
 
 REFRESH_S = 2.0
 MAX_REFRESH_S = 3600.0
@@ -62,10 +63,10 @@ def top(
 async def _chosen(engine: Database, name: str | None) -> Org:
     if name is None:
         return None
-    found = next((org for org in await orgs(engine) if org[1] == name), None)
-    if found is None:
+    org_id = await find_org(engine, name)
+    if org_id is None:
         raise Refused(f'There is no org named "{name}" here.')
-    return found
+    return org_id, name
 
 
 def _print(seen: Overview, as_json: bool) -> None:
@@ -117,9 +118,7 @@ class _Screen:
     async def _look(self) -> None:
         if self._is_turned:
             self._is_turned = False
-            choices: list[Org] = [None, *await orgs(self._engine)]
-            place = choices.index(self._org) if self._org in choices else 0
-            self._org = choices[(place + 1) % len(choices)]
+            self._org = await next_org(self._engine, self._org[1] if self._org is not None else None)
         elif self._is_paused and self._seen is not None:
             return
         self._seen = await overview(self._engine, self._org, DatabaseClock())

@@ -17,7 +17,6 @@ from redrive.store.workers import WorkerSeen, list_workers
 MINUTES = 15
 MAX_WORKERS = 50
 MAX_ROWS = 10  # endpoints, groups, operations
-MAX_ORGS = 50
 MAX_STREAMS_DUE = 5_000  # looked at for what is due longest: of one org, its own
 MAX_STREAMS = 2_000  # looked at for what is in flight:
 MAX_LEASES_EACH, MAX_LEASES = 1_000, 20_000  # tasks of each, and of all of them
@@ -90,10 +89,6 @@ async def overview(engine: Database, org: tuple[UUID, str] | None, clock: Clock)
             _dicts(await session.fetch("top_operations", org_id, MAX_ROWS)),
             _dicts(await session.fetch("top_alerts", org_id, MAX_ROWS)),
         )
-
-
-async def orgs(engine: Database) -> list[tuple[UUID, str]]:
-    return [(row["org_id"], row["name"]) for row in await engine.fetch("top_orgs", MAX_ORGS)]
 
 
 async def _workers(session: Session, clock: Clock) -> tuple[AtWork, ...]:
