@@ -17,6 +17,7 @@ from redrive.store.workers import WorkerSeen, list_workers
 MINUTES = 15
 MAX_WORKERS = 50
 MAX_ROWS = 10  # endpoints, groups, operations
+MAX_COUNTS = 1_000  # of causes, of each org; a cause has up to 65
 MAX_STREAMS_DUE = 5_000  # looked at for what is due longest: of one org, its own
 MAX_STREAMS = 2_000  # looked at for what is in flight:
 MAX_LEASES_EACH, MAX_LEASES = 1_000, 20_000  # tasks of each, and of all of them
@@ -85,7 +86,7 @@ async def overview(engine: Database, org: tuple[UUID, str] | None, clock: Clock)
             max((row["since_s"] for row in due), default=None),
             await _workers(session, clock),
             _dicts(await session.fetch("top_endpoints", org_id, now, MAX_ROWS)),
-            _dicts(await session.fetch("top_groups", org_id, MAX_ROWS)),
+            _dicts(await session.fetch("top_groups", org_id, MAX_ROWS, MAX_COUNTS)),
             _dicts(await session.fetch("top_operations", org_id, MAX_ROWS)),
             _dicts(await session.fetch("top_alerts", org_id, MAX_ROWS)),
         )
