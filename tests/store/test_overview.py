@@ -7,6 +7,7 @@ import pytest
 
 from redrive.core.outcome import Category, Failure
 from redrive.store import overview as top
+from redrive.store.orgs import new_id
 from redrive.store.overview import overview
 from support.engine import Engine
 
@@ -85,3 +86,34 @@ async def test_a_cause_that_was_counted_in_all_shards_is_not_hidden_by_many_bigg
     seen = await overview(live.db, None, live.clock)
     assert (seen.groups[0]["error_message"], seen.groups[0]["n"]) == ("in shards", 6_401)
     assert [group["n"] for group in seen.groups[1:]] == [200] * 9
+
+
+async def test_workers_that_are_all_busy_with_one_endpoint_show_all_they_have_in_hand(live: Engine) -> None:
+    await live.endpoint()
+    await live.endpoint("another", event_types=("never",))
+    await live.accept_many(1_300)
+    crashed, *others = workers = [new_id() for _ in range(3)]
+    for worker_id in workers:
+        assert len(await live.claim(400, worker_id=worker_id)) == 400
+    await live.sql.executemany(
+        "INSERT INTO redrive.worker VALUES ($1, now(), now() - $2 * interval '1 min', 'a', 1, '1', '{http}', 400)",
+        [(crashed, 5), *((worker_id, 0) for worker_id in others)],
+    )
+    seen = await overview(live.db, None, live.clock)
+    assert {one.worker.id: one.leases for one in seen.workers} == dict.fromkeys(workers, 400)
+
+
+async def test_of_one_endpoint_no_more_is_looked_at_than_all_workers_try_at_once(
+    live: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What waits at one must not stand before what is in flight at the next."""
+    monkeypatch.setattr(top, "MAX_LEASES", 9)
+    await live.endpoint("first", event_types=("much",))
+    await live.endpoint("second", event_types=("one",))
+    await live.accept(event_type="one")
+    worker_id = new_id()
+    await live.claim(1, worker_id=worker_id)
+    await live.accept_many(20, event_type="much")
+    await live.sql.execute("INSERT INTO redrive.worker VALUES ($1, now(), now(), 'a', 1, '1', '{http}', 4)", worker_id)
+    (seen,) = (await overview(live.db, None, live.clock)).workers
+    assert seen.leases == 1

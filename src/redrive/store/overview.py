@@ -19,8 +19,9 @@ MAX_WORKERS = 50
 MAX_ROWS = 10  # endpoints, groups, operations
 MAX_COUNTS = 1_000  # of causes, of each org; a cause has up to 65
 MAX_STREAMS_DUE = 5_000  # looked at for what is due longest: of one org, its own
-MAX_STREAMS = 2_000  # looked at for what is in flight:
-MAX_LEASES_EACH, MAX_LEASES = 1_000, 20_000  # tasks of each, and of all of them
+MAX_STREAMS = 2_000  # looked at for what is in flight,
+MAX_LEASES = 20_000  # and tasks in all of them
+LEASE_ENDS_WITHIN_S = 3_600.0  # so long after a worker was heard of it may have left some in front of others'
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,10 +94,12 @@ async def overview(engine: Database, org: tuple[UUID, str] | None, clock: Clock)
 
 
 async def _workers(session: Session, clock: Clock) -> tuple[AtWork, ...]:
-    found = await session.fetch("top_leases", MAX_STREAMS, MAX_LEASES_EACH, MAX_LEASES)
+    seen = await list_workers(session, clock)
+    # All of them may be busy with one stream; behind that many tasks of it, no more are in flight.
+    busy = sum(worker.concurrency for worker in seen if worker.silent_s < LEASE_ENDS_WITHIN_S)
+    found = await session.fetch("top_leases", MAX_STREAMS, min(busy, MAX_LEASES), MAX_LEASES)
     leases = {row["worker_id"]: row["n"] for row in found}
-    seen = (await list_workers(session, clock))[:MAX_WORKERS]
-    return tuple(AtWork(worker, leases.get(worker.id, 0)) for worker in seen)
+    return tuple(AtWork(worker, leases.get(worker.id, 0)) for worker in seen[:MAX_WORKERS])
 
 
 def _minutes(rows: Sequence[Record]) -> tuple[Minute, ...]:
