@@ -1,4 +1,4 @@
-"""`redrive top` itself: going through orgs, and what is written where nobody can read it."""
+"""`redrive top` itself: from one org to the next."""
 
 from redrive.cli.top import _chosen, _Screen
 

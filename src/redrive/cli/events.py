@@ -13,7 +13,7 @@ from redrive.cli.dead import show_attempts
 from redrive.cli.history import Happening, story_of
 from redrive.cli.lookup import require_one_of
 from redrive.cli.options import AsJson, Id, Limit, Where, command
-from redrive.cli.output import Column, emit, facts, note, say, table
+from redrive.cli.output import Column, emit, facts, note, say, table, writing
 from redrive.cli.runner import Refused, run
 from redrive.core.lifecycle import EventStatus, TaskState
 from redrive.store.audit import list_audit_of
@@ -76,8 +76,9 @@ def show(
             body = await get_event_body(session, event_id) if payload else b""
         assert status is not None
         if payload:
-            sys.stdout.buffer.write(body)
-            sys.stdout.buffer.flush()
+            with writing():
+                sys.stdout.buffer.write(body)
+                sys.stdout.buffer.flush()
             return True
         shape = shapes.event_detail(row, status)
         if as_json:

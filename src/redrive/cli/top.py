@@ -15,7 +15,7 @@ from redrive.cli import top_view
 from redrive.cli.connect import open_installation
 from redrive.cli.keyboard import keys
 from redrive.cli.options import AsJson, Place, command
-from redrive.cli.output import cell, emit, say
+from redrive.cli.output import cell, console, emit, say
 from redrive.cli.runner import LOST, Refused, run
 from redrive.store.clock import DatabaseClock
 from redrive.store.db import Database
@@ -51,7 +51,6 @@ def top(
             elif as_json:
                 while True:
                     _print(await overview(engine, chosen, DatabaseClock()), as_json)
-                    sys.stdout.flush()
                     await asyncio.sleep(every_s)
             else:
                 await _Screen(engine, chosen, every_s).run()
@@ -92,12 +91,12 @@ class _Screen:
         self._trouble: str | None = None
 
     async def run(self) -> None:
-        console = Console(highlight=False)
+        terminal = console(is_terminal=True)  # one that is gone is none any more: rich would draw nothing, for ever
         actions = {"q": self._quit, "p": self._pause, "o": self._turn}
-        with keys(actions), Live(console=console, screen=True, auto_refresh=False, vertical_overflow="crop") as live:
+        with keys(actions), Live(console=terminal, screen=True, auto_refresh=False, vertical_overflow="crop") as live:
             while not self._is_over:
                 await self._try_to_look()
-                live.update(self._drawn(console), refresh=True)
+                live.update(self._drawn(terminal), refresh=True)
                 self._stirred.clear()
                 try:
                     async with asyncio.timeout(self._every_s):
@@ -123,9 +122,9 @@ class _Screen:
             return
         self._seen = await overview(self._engine, self._org, DatabaseClock())
 
-    def _drawn(self, console: Console) -> Text:
+    def _drawn(self, terminal: Console) -> Text:
         assert self._seen is not None
-        size = console.size
+        size = terminal.size
         keys_line = Text("q quit  p pause  o org" + ("   PAUSED" if self._is_paused else ""), style="dim")
         if self._trouble is not None:
             keys_line = Text(f"The database does not answer, this is old: {self._trouble}", style="bold red")
