@@ -6,6 +6,7 @@ import pytest
 
 from redrive.store.check import check
 from redrive.store.orgs import new_id
+from redrive.store.pausing import PauseScope
 
 from .command import redrive
 from .world import World
@@ -119,6 +120,28 @@ async def test_history_says_what_comes_next(world: World) -> None:
     await world.fail(await world.claim_one(), delay_s=60)
     last = (await redrive("events", "history", str(event_id), "--json", url=world.url)).objects[-1]
     assert last["what"] == "next try is due"
+
+
+async def test_history_says_of_what_is_held_all_that_holds_it(world: World) -> None:
+    event_id = await world.accept()
+    await world.set_paused(PauseScope.ORG, True)
+    await world.set_paused(PauseScope.INSTALLATION, True)
+    assert await world.claim() == []  # meets what is shut, and holds it
+
+    async def told() -> str:
+        ended = await redrive("events", "history", str(event_id), "--json", url=world.url)
+        what: str = ended.objects[-1]["what"]
+        return what
+
+    assert await told() == "held: the installation is paused and the org is paused"
+    await world.set_disabled(True)
+    await world.set_paused(PauseScope.INSTALLATION, False)
+    assert await told() == 'held: the org is paused and its endpoint "billing" is disabled'
+    await world.set_disabled(False)
+    await world.set_paused(PauseScope.ORG, False)
+    assert await told() == "held no more: it goes on at any moment"
+    human = await redrive("events", "history", str(event_id), url=world.url)
+    assert "endpoint" not in human.out.splitlines()[-1]
 
 
 @pytest.mark.parametrize("verb", ["show", "attempts", "history"])

@@ -6,13 +6,16 @@ import os
 import pty
 import re
 import signal
+import tempfile
 from collections.abc import AsyncIterator
+from pathlib import Path
 from uuid import uuid4
 
 import pytest
 import pytest_asyncio
 
 from redrive.hub.edge import FIRST_PAUSE_S, LONGEST_PAUSE_S, address_of, pause_s
+from support.begun import begin
 from support.holding import HoldingReceiver, open_holding
 from support.http import HttpClient
 from support.hubs import forwarded, hub, told
@@ -20,6 +23,7 @@ from support.installation import Installation, installation
 from support.processes import ADMIN_KEY, program, until
 from support.receiver import Answer
 
+from .command import clean_env
 from .command import redrive as command
 
 
@@ -120,6 +124,35 @@ async def test_each_webhook_is_a_line_and_counted(redrive: Installation, receive
         ):
             assert line in exposed
         assert await running.terminated() < 5
+
+
+@pytest.mark.usefixtures("at_work")
+@pytest.mark.parametrize(("to", "code"), [("a full disk", 4), ("a reader that is gone", 0)])
+async def test_a_hub_whose_lines_cannot_be_written_ends_and_takes_it_for_no_edge_that_is_away(
+    redrive: Installation, receiver: HoldingReceiver, to: str, code: int
+) -> None:
+    relay = await redrive.api.relay()
+    reading, writing = os.pipe()
+    os.close(reading)
+    with (
+        Path("/dev/full").open("wb") as full,
+        os.fdopen(writing, "wb") as unread,
+        Path(os.devnull).open() as nothing,
+        tempfile.TemporaryFile() as err,
+    ):
+        streams = [nothing.fileno(), (full if code else unread).fileno(), err.fileno()]
+        env = clean_env(REDRIVE_KEY=ADMIN_KEY)
+        running = await begin(words(redrive, relay["id"], receiver.url), streams, env=env, cwd="/")
+        await redrive.api.webhook(relay, b"x")
+        try:
+            assert await asyncio.wait_for(running.wait(), 15) == code
+        except TimeoutError:
+            running.kill()
+            raise
+        err.seek(0)
+        said = err.read().decode()
+    assert ("No space left on device" in said) == (to == "a full disk")
+    assert "is away" not in said
 
 
 @pytest.mark.usefixtures("at_work")

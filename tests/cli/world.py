@@ -24,6 +24,7 @@ from redrive.store.events import NewEvent, accept, accept_test
 from redrive.store.operation_steps import OperationSteps
 from redrive.store.operations import OperationSpec
 from redrive.store.orgs import ensure_org, new_id
+from redrive.store.pausing import PauseScope
 from redrive.store.runs import NewRun, begin_run
 from redrive.store.seal import Sealer
 from redrive.store.tasks import Tasks
@@ -171,6 +172,12 @@ class World:
         async with self.app.tenant(self.org_id) as session:
             await endpoints().update(session, self.endpoint_id, {"disabled": disabled}, ACT)
         await pausing.release(self.engine, self.org_id, CLOCK)
+
+    async def set_paused(self, scope: PauseScope, paused: bool) -> None:
+        """Whoever resumes dies before anything is released."""
+        change = pausing.pause if paused else pausing.resume
+        async with self.engine.tenant(self.org_id) as session:
+            assert await change(session, scope, ACT, CLOCK, self.endpoint_id)
 
     async def letter_state(self, task_id: UUID) -> str | None:
         async with self.app.tenant(self.org_id) as session:

@@ -101,6 +101,19 @@ async def test_what_is_held_open_or_dead_is_found_with_the_command_for_it(live: 
     assert len(fixes) == 4
 
 
+async def test_the_biggest_cause_is_told_also_where_it_was_counted_in_many_shards(live: Engine) -> None:
+    """Until the janitor folds them, each of its counts is smaller than those of others."""
+    await live.sql.execute("INSERT INTO redrive.counter VALUES ($1, 'dead.open', -1, 1900)", live.org_id)
+    await live.sql.execute(
+        "INSERT INTO redrive.letter_count (org_id, state, fingerprint, shard, n)"
+        " SELECT $1::uuid, 'open', 'big', shard, 50 FROM generate_series(0, 19) shard"
+        " UNION ALL SELECT $1, 'open', 'small ' || n, -1, 60 FROM generate_series(1, 15) n",
+        live.org_id,
+    )
+    (found,) = findings(await made(live.url, QUEUE[4:5], open_letters=1))
+    assert found.what == "The org 'default' has 1900 open dead letters; 1000 of them have one cause."
+
+
 async def test_a_job_that_does_not_run_or_fails_is_found_and_what_nobody_rolls_up(live: Engine) -> None:
     await live.endpoint()
     await live.accept()

@@ -60,10 +60,18 @@ ENDED_ALERTS = """
       FROM redrive.org, generate_series(1, 5000) n"""
 
 
+MANY_CAUSES = """
+    INSERT INTO redrive.letter_count (org_id, state, fingerprint, shard, n)
+    SELECT org_id, 'open', 'f' || n, -1, n FROM redrive.org, generate_series(1, 5000) n"""
+
+
 OLD_HISTORY = """
     INSERT INTO redrive.endpoint_history
     SELECT org_id, gen_random_uuid(), now() - n * interval '5 min', 1, 1, 1, 1
       FROM redrive.org, generate_series(1, 5000) n"""
+
+
+BESIDES = (ENDED_OPERATIONS, TOLD_NOTICES, ENDED_ALERTS, OLD_HISTORY, MANY_CAUSES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,17 +253,18 @@ ENGINE = [
     Case("counters_everywhere", lambda facts: ()),
     Case("endpoints_everywhere", lambda facts: (), "endpoint_state_pkey"),
     Case("alerts_everywhere", lambda facts: (), "alert_firing"),
+    Case("next_org", lambda facts: ("default",), "org_name_key", sorts=False),
     Case("top_pulse", lambda facts: (None, facts.now, 15), "pulse_pkey"),
     Case("top_endpoints", lambda facts: (None, facts.now, 10), "endpoint_state_shut"),
     Case("top_endpoints", lambda facts: (None, facts.now, 10), "endpoint_history_by_age"),
-    Case("top_groups", lambda facts: (None, 10), "letter_count_by_size"),
-    Case("top_groups", lambda facts: (None, 10), "dead_letter_by_cause"),
+    Case("top_groups", lambda facts: (None, 10, 1_000), "letter_count_by_size"),
+    Case("top_groups", lambda facts: (None, 10, 1_000), "dead_letter_by_cause"),
     Case("top_operations", lambda facts: (None, 10), "operation_unfinished"),
     Case("top_alerts", lambda facts: (None, 10), "alert_firing"),
     Case("top_leases", lambda facts: (2_000, 1_000, 20_000), "task_stream", sorts=False),
     Case("doctor_due", lambda facts: (facts.now, 5_000, None, None), "task_stream"),
     Case("doctor_holds", lambda facts: (10_000,), "task_held"),
-    Case("doctor_letters", lambda facts: (), "letter_count_by_size"),
+    Case("doctor_letters", lambda facts: (1_000,), "letter_count_by_size"),
     Case("doctor_operations", lambda facts: (facts.now, 600.0), "operation_unfinished"),
     Case("doctor_untold", lambda facts: (facts.now,), "notice_untold", sorts=False),
     Case("doctor_tally", lambda facts: (facts.now,), "tally_by_seq"),
@@ -430,7 +439,7 @@ async def databases(postgres: EmbeddedPostgres, template_database: str) -> Async
             if name == FULL:
                 facts[name] = await _fill(engine, clock)
                 connection = await asyncpg.connect(database_of(postgres.superuser_url, name))
-                for statement in (ENDED_OPERATIONS, TOLD_NOTICES, ENDED_ALERTS, OLD_HISTORY, "ANALYZE"):
+                for statement in (*BESIDES, "ANALYZE"):
                     await connection.execute(statement)
                 await connection.close()
         yield facts
@@ -538,6 +547,28 @@ async def test_a_look_at_everything_reads_the_fronts_of_its_streams(
         plan = await _plan(session._connection, case, facts, "ANALYZE, FORMAT JSON")
     read = [node for node in plan if node.get("Relation Name") == "task"]
     assert _rows_read(read) <= most
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        Case("top_groups", lambda facts: (None, 10, 200), "letter_count_by_size"),
+        Case("doctor_letters", lambda facts: (200,), "letter_count_by_size"),
+    ],
+    ids=str,
+)
+async def test_the_biggest_causes_are_found_among_so_many_counts_and_no_more(
+    databases: Mapping[str, Facts], case: Case
+) -> None:
+    facts = databases[FULL]
+    async with facts.engine.db.transaction() as session:
+        plan = await _plan(session._connection, case, facts, "ANALYZE, FORMAT JSON")
+    _judge(case, plan, full=True)
+    read = [node for node in plan if node.get("Relation Name") == "letter_count"]
+    assert {node["Index Name"]: _rows_read([node]) for node in read} == {
+        "letter_count_by_size": 200,
+        "letter_count_pkey": 200,
+    }
 
 
 @pytest.mark.parametrize("after", [None, UUID(int=2**128 - 1)])

@@ -195,7 +195,7 @@ def test_a_line_says_its_values_on_hover_and_in_words() -> None:
     assert shown(root) == ["12:01: created 3, failed 0", "12:02: created 5, failed –"]
     assert (root[0].text, root[1].text) == (
         "Events per minute",
-        "created: 5 at the end, from 3 to 5, 8 in all. failed: – at the end, always 0, 0 in all.",
+        "created: 5 at the end, from 3 to 5, 8 in all. failed: 0 when last known, always 0, 0 in all.",
     )
 
 

@@ -9,7 +9,7 @@ from rich.text import Text
 
 from redrive.cli.connect import located, settings_of
 from redrive.cli.options import AsJson, Place, command
-from redrive.cli.output import emit
+from redrive.cli.output import console, emit
 from redrive.cli.runner import Unreachable, run
 from redrive.core.findings import Diagnosis, Examined, Severity, counted
 from redrive.doctor.diagnose import diagnose, unreadable, without_database
@@ -56,31 +56,31 @@ async def _diagnosed(place: Place) -> Diagnosis:
 
 
 def _show(diagnosis: Diagnosis) -> None:
-    console = Console(highlight=False, soft_wrap=True)
+    paper = console(soft_wrap=True)
     for examined in diagnosis.examinations:
-        _show_one(console, examined)
+        _show_one(paper, examined)
     problems, warnings = diagnosis.count(Severity.PROBLEM), diagnosis.count(Severity.WARNING)
     made = sum(examined.made for examined in diagnosis.examinations)
     if not problems and not warnings:
-        console.print(Text(f"{counted(made, 'examination')}, nothing found.", style="green"))
+        paper.print(Text(f"{counted(made, 'examination')}, nothing found.", style="green"))
         return
-    console.print(
+    paper.print(
         Text(f"{counted(made, 'examination')}: {counted(problems, 'problem')}, {counted(warnings, 'warning')}.")
     )
 
 
-def _show_one(console: Console, examined: Examined) -> None:
+def _show_one(paper: Console, examined: Examined) -> None:
     gravest = next((s for s in (Severity.PROBLEM, Severity.WARNING) if examined.has(s)), None)
     mark, style = MARKS[gravest] if examined.made or gravest else ("–", "dim")
-    console.print(Text.assemble((f"{mark} ", style), (f"{examined.name:<13}", "bold"), _safe(examined.saw)))
+    paper.print(Text.assemble((f"{mark} ", style), (f"{examined.name:<13}", "bold"), _safe(examined.saw)))
     for finding in examined.findings:
-        console.print(
+        paper.print(
             Text.assemble("    ", (f"{finding.severity.upper()}  ", MARKS[finding.severity][1]), _safe(finding.what))
         )
-        console.print(Text(f"    {_safe(finding.why)}"))
-        console.print(Text.assemble("    → ", (_safe(finding.fix), "cyan")))
+        paper.print(Text(f"    {_safe(finding.why)}"))
+        paper.print(Text.assemble("    → ", (_safe(finding.fix), "cyan")))
     if examined.more:
-        console.print(Text(f"    … and {examined.more} more."))
+        paper.print(Text(f"    … and {examined.more} more."))
 
 
 def _safe(text: str) -> str:

@@ -13,9 +13,9 @@ from redrive.cli.dead import show_attempts
 from redrive.cli.history import Happening, story_of
 from redrive.cli.lookup import require_one_of
 from redrive.cli.options import AsJson, Id, Limit, Where, command
-from redrive.cli.output import Column, emit, facts, note, say, table
+from redrive.cli.output import Column, emit, facts, note, say, table, writing
 from redrive.cli.runner import Refused, run
-from redrive.core.lifecycle import EventStatus
+from redrive.core.lifecycle import EventStatus, TaskState
 from redrive.store.audit import list_audit_of
 from redrive.store.db import Record, Session
 from redrive.store.events import (
@@ -26,6 +26,7 @@ from redrive.store.events import (
     list_event_tasks,
     list_events,
 )
+from redrive.store.pausing import hold_causes_of
 
 app = typer.Typer(no_args_is_help=True, help="Events: list, show, attempts, history.")
 
@@ -75,8 +76,9 @@ def show(
             body = await get_event_body(session, event_id) if payload else b""
         assert status is not None
         if payload:
-            sys.stdout.buffer.write(body)
-            sys.stdout.buffer.flush()
+            with writing():
+                sys.stdout.buffer.write(body)
+                sys.stdout.buffer.flush()
             return True
         shape = shapes.event_detail(row, status)
         if as_json:
@@ -139,7 +141,8 @@ async def _story(session: Session, event_id: UUID) -> list[Happening]:
     tasks = await list_event_tasks(session, event_id)
     tries = await list_event_attempts(session, event_id)
     deeds = await list_audit_of(session, [event_id, *(row["id"] for row in tasks)])
-    return story_of(event, tasks, tries, deeds)
+    held = [row["id"] for row in tasks if row["state"] == TaskState.HELD]
+    return story_of(event, tasks, tries, deeds, await hold_causes_of(session, held))
 
 
 def _said(happening: Happening) -> str:

@@ -1,6 +1,6 @@
 """The story of an event, put together from what the store keeps of it. Pure; used by `redrive events history`."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from uuid import UUID
@@ -38,9 +38,15 @@ _DEEDS = {
 
 
 def story_of(
-    event: Record, tasks: Sequence[Record], tries: Sequence[Record], deeds: Sequence[Record]
+    event: Record,
+    tasks: Sequence[Record],
+    tries: Sequence[Record],
+    deeds: Sequence[Record],
+    holds: Mapping[UUID, Sequence[str]],
 ) -> list[Happening]:
-    """Everything in the order of time. What happened at the same moment keeps the order of cause and effect."""
+    """Everything in the order of time. What happened at the same moment keeps the order of cause and effect. `holds`:
+    why tasks are held.
+    """
     story = [
         Happening(
             event["received_at"],
@@ -60,7 +66,7 @@ def story_of(
     if event["failed_at"] is not None:
         story.append(Happening(event["failed_at"], "failed"))
     for row in tasks:
-        story += _of_plan(row)
+        story += _of_plan(row, holds.get(row["id"], ()))
     return sorted(story, key=lambda happening: happening.at)
 
 
@@ -108,13 +114,16 @@ def _of_letter(task: Record, tries: Sequence[Record]) -> list[Happening]:
     return story
 
 
-def _of_plan(row: Record) -> list[Happening]:
+def _of_plan(row: Record, causes: Sequence[str]) -> list[Happening]:
     """What comes next for a task that is not done."""
     match TaskState(row["state"]):
-        case TaskState.WAITING | TaskState.HELD:
+        case TaskState.WAITING | TaskState.HELD as state:
             due_at = moment(row["due_at"])
-            held = row["state"] == TaskState.HELD
-            what = "held: its endpoint is disabled" if held else "next try is due"
+            what = _held(causes) if state is TaskState.HELD else "next try is due"
             return [Happening(due_at, what, row["id"], {"policy": row["policy"]})] if due_at else []
         case TaskState.LEASED | TaskState.SUCCEEDED | TaskState.DEAD:
             return []
+
+
+def _held(causes: Sequence[str]) -> str:
+    return f"held: {' and '.join(causes)}" if causes else "held no more: it goes on at any moment"

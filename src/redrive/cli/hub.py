@@ -1,7 +1,6 @@
 """`redrive hub`: take webhooks from an edge and forward them to a service here. Needs no database."""
 
 import asyncio
-import sys
 import time
 from ipaddress import ip_address
 from typing import Annotated
@@ -174,7 +173,6 @@ class _Printer:
             if self._verbose:
                 for line in _details(done):
                     say(line)
-        sys.stdout.flush()
 
 
 def _shape(done: Forwarded, acknowledged: bool) -> dict[str, object]:

@@ -2,14 +2,18 @@
 
 Text from outside (error messages, names) is shown as text: control characters and bidi marks are escaped, and
 nothing is read as markup. Where stdout is no terminal, tables are plain lines of any length.
+
+All that is written to stdout is written here, or by `writing`: a full disk is no database that went away.
 """
 
+import contextlib
 import json
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import IO, Any, cast
 from uuid import UUID
 
 import msgspec
@@ -19,6 +23,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from redrive.cli.runner import ReaderGone, Unwritable
 from redrive.store.paging import Page
 
 MAX_CELL_CHARS = 200
@@ -36,19 +41,60 @@ class Column:
     gives_way: bool = False
 
 
+@contextlib.contextmanager
+def writing() -> Iterator[None]:
+    """Tell what stdout does not take from all else that goes wrong in a command, most of which is an OSError too."""
+    try:
+        yield
+    except BrokenPipeError as gone:
+        raise ReaderGone from gone
+    except OSError as problem:
+        raise Unwritable(
+            f"What is to be printed cannot be written: {problem.strerror or problem}. What was done before stays done;"
+            " make room there, or let it be written elsewhere."
+        ) from problem
+
+
+class _Written:
+    """A stream as rich writes to it."""
+
+    def __init__(self, stream: IO[str]) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        with writing():
+            return self._stream.write(text)
+
+    def flush(self) -> None:
+        with writing():
+            self._stream.flush()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
+def console(*, soft_wrap: bool = False, is_terminal: bool | None = None) -> Console:
+    """For texts with colours. `is_terminal`: rather than to look each time."""
+    paper = cast(IO[str], _Written(sys.stdout))
+    return Console(file=paper, highlight=False, soft_wrap=soft_wrap, force_terminal=is_terminal)
+
+
 def emit(value: object) -> None:
     """One JSON line."""
-    typer.echo(msgspec.json.encode(value))
+    with writing():
+        typer.echo(msgspec.json.encode(value))
 
 
 def say(text: str) -> None:
     """A line of the result, for people."""
-    typer.echo(text)
+    with writing():
+        typer.echo(text)
 
 
 def note(text: str) -> None:
-    """A remark: not part of the result."""
-    typer.echo(text, err=True)
+    """A remark: not part of the result. Where it cannot be written, the work goes on without."""
+    with contextlib.suppress(Unwritable), writing():
+        typer.echo(text, err=True)
 
 
 def moment(at: datetime | None) -> datetime | None:
@@ -108,7 +154,7 @@ def _rich_table(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> Non
         )
     for row in rows:
         shown.add_row(*(Text(value) for value in row))
-    Console().print(shown, crop=False, no_wrap=True, overflow="ignore")
+    console().print(shown, crop=False, no_wrap=True, overflow="ignore")
 
 
 def _plain_table(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> None:

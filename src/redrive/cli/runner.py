@@ -2,6 +2,7 @@
 
     0  done                              2  wrong usage: flags, settings, arguments
     1  refused, or problems were found   3  the database cannot be reached or used
+                                         4  what is to be printed cannot be written
 
 Called by every command; the only place that turns exceptions into messages.
 """
@@ -10,7 +11,7 @@ import asyncio
 import os
 import sys
 from collections.abc import Callable, Coroutine
-from typing import Any
+from typing import Any, TextIO
 
 import asyncpg
 import typer
@@ -26,6 +27,7 @@ DONE = 0
 REFUSED = 1
 WRONG_USAGE = 2
 UNREACHABLE = 3
+UNWRITABLE = 4
 INTERRUPTED = 130  # 128 + SIGINT, as shells have it
 
 Work = Coroutine[Any, Any, bool]
@@ -63,6 +65,16 @@ class Unreachable(CliError):
     code = UNREACHABLE
 
 
+class Unwritable(CliError):
+    """What is to be printed cannot be written. No OSError: those are taken for a database, or an edge, that is lost."""
+
+    code = UNWRITABLE
+
+
+class ReaderGone(Exception):
+    """Whoever read our output has seen enough. No OSError either."""
+
+
 def run(work: Callable[[], Work]) -> None:
     """Carry out a command; it answers whether all is well. Ends the program."""
     set_up_logs("console", "warning", service="redrive-cli")
@@ -77,6 +89,9 @@ def run_service(work: Callable[[], Work], runner: Callable[[Work], bool]) -> Non
 def _code_of(work: Callable[[], Work], runner: Callable[[Work], bool]) -> int:
     try:
         return DONE if runner(work()) else REFUSED
+    except Unwritable as problem:
+        _leave(sys.stdout)
+        return _told(str(problem), problem.code)
     except CliError as problem:
         return _told(str(problem), problem.code)
     except SettingsError as problem:
@@ -85,9 +100,8 @@ def _code_of(work: Callable[[], Work], runner: Callable[[Work], bool]) -> int:
         return _told(str(problem), REFUSED)
     except EmbeddedError as problem:
         return _told(str(problem), UNREACHABLE)
-    except BrokenPipeError:
-        # Whoever read our output has seen enough. Nothing more may be written when Python ends.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except (ReaderGone, BrokenPipeError):
+        _leave(sys.stdout)
         return DONE
     except asyncpg.InsufficientPrivilegeError as problem:
         return _told(f"The database user may not do this: {problem}. Use the one that ran `redrive migrate`.", REFUSED)
@@ -106,5 +120,13 @@ def _code_of(work: Callable[[], Work], runner: Callable[[Work], bool]) -> int:
 
 
 def _told(message: str, code: int) -> int:
-    typer.echo(message, err=True)
+    try:
+        typer.echo(message, err=True)
+    except OSError:  # as full, or as closed, as stdout
+        _leave(sys.stderr)
     return code
+
+
+def _leave(stream: TextIO) -> None:
+    """What it could not take must not be tried again when Python ends: that would change the exit code."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

@@ -7,12 +7,11 @@ from typing import Annotated, Any
 from uuid import UUID
 
 import typer
-from rich.console import Console
 from rich.text import Text
 
 from redrive.cli.connect import reach, settings_of
 from redrive.cli.options import AsJson, Place, command
-from redrive.cli.output import cell, emit, note
+from redrive.cli.output import cell, console, emit, note
 from redrive.cli.runner import LOST, Refused, WrongUsage, run
 from redrive.core.watching import WORDS, Wish
 from redrive.settings import Settings
@@ -123,12 +122,6 @@ async def _org_id(settings: Settings, url: str, org: str | None) -> UUID | None:
     return org_id
 
 
-class _Console(Console):
-    def on_broken_pipe(self) -> None:
-        """Whoever read our output has seen enough: the runner knows what to do. rich would end the program with 1."""
-        raise BrokenPipeError
-
-
 async def _keep_following(direct: str, wish: Wish, *, as_json: bool, names_org: bool) -> None:
     """For ever. A database that was there is looked for again: who watches it restart wants to see what follows."""
     is_lost = was_there = False
@@ -139,8 +132,6 @@ async def _keep_following(direct: str, wish: Wish, *, as_json: bool, names_org: 
                     note("The database is there again. What happened meanwhile was not seen.")
                 is_lost, was_there = False, True
                 await _follow(watching, as_json=as_json, names_org=names_org)
-        except BrokenPipeError:  # whoever read our output
-            raise
         except LOST as lost:
             if not was_there:
                 raise
@@ -151,7 +142,7 @@ async def _keep_following(direct: str, wish: Wish, *, as_json: bool, names_org: 
 
 
 async def _follow(watching: Tail, *, as_json: bool, names_org: bool) -> None:
-    console = _Console(highlight=False, soft_wrap=True)
+    paper = console(soft_wrap=True)
     greeting = asyncio.create_task(_greet(watching))
     try:
         async for line in watching.lines():
@@ -161,8 +152,7 @@ async def _follow(watching: Tail, *, as_json: bool, names_org: bool) -> None:
             elif "missed" in line:
                 note(f"… and {line['missed']} more, faster than they can be shown. A filter shows what you look for.")
             else:
-                console.print(_shown(line, names_org=names_org))
-            sys.stdout.flush()
+                paper.print(_shown(line, names_org=names_org))
     finally:
         greeting.cancel()
 

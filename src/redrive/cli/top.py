@@ -15,11 +15,12 @@ from redrive.cli import top_view
 from redrive.cli.connect import open_installation
 from redrive.cli.keyboard import keys
 from redrive.cli.options import AsJson, Place, command
-from redrive.cli.output import cell, emit, say
+from redrive.cli.output import cell, console, emit, say
 from redrive.cli.runner import LOST, Refused, run
 from redrive.store.clock import DatabaseClock
 from redrive.store.db import Database
-from redrive.store.overview import Overview, orgs, overview
+from redrive.store.orgs import find_org, next_org
+from redrive.store.overview import Overview, overview
 
 REFRESH_S = 2.0
 MAX_REFRESH_S = 3600.0
@@ -50,7 +51,6 @@ def top(
             elif as_json:
                 while True:
                     _print(await overview(engine, chosen, DatabaseClock()), as_json)
-                    sys.stdout.flush()
                     await asyncio.sleep(every_s)
             else:
                 await _Screen(engine, chosen, every_s).run()
@@ -62,10 +62,10 @@ def top(
 async def _chosen(engine: Database, name: str | None) -> Org:
     if name is None:
         return None
-    found = next((org for org in await orgs(engine) if org[1] == name), None)
-    if found is None:
+    org_id = await find_org(engine, name)
+    if org_id is None:
         raise Refused(f'There is no org named "{name}" here.')
-    return found
+    return org_id, name
 
 
 def _print(seen: Overview, as_json: bool) -> None:
@@ -91,12 +91,12 @@ class _Screen:
         self._trouble: str | None = None
 
     async def run(self) -> None:
-        console = Console(highlight=False)
+        terminal = console(is_terminal=True)  # one that is gone is none any more: rich would draw nothing, for ever
         actions = {"q": self._quit, "p": self._pause, "o": self._turn}
-        with keys(actions), Live(console=console, screen=True, auto_refresh=False, vertical_overflow="crop") as live:
+        with keys(actions), Live(console=terminal, screen=True, auto_refresh=False, vertical_overflow="crop") as live:
             while not self._is_over:
                 await self._try_to_look()
-                live.update(self._drawn(console), refresh=True)
+                live.update(self._drawn(terminal), refresh=True)
                 self._stirred.clear()
                 try:
                     async with asyncio.timeout(self._every_s):
@@ -117,16 +117,14 @@ class _Screen:
     async def _look(self) -> None:
         if self._is_turned:
             self._is_turned = False
-            choices: list[Org] = [None, *await orgs(self._engine)]
-            place = choices.index(self._org) if self._org in choices else 0
-            self._org = choices[(place + 1) % len(choices)]
+            self._org = await next_org(self._engine, self._org[1] if self._org is not None else None)
         elif self._is_paused and self._seen is not None:
             return
         self._seen = await overview(self._engine, self._org, DatabaseClock())
 
-    def _drawn(self, console: Console) -> Text:
+    def _drawn(self, terminal: Console) -> Text:
         assert self._seen is not None
-        size = console.size
+        size = terminal.size
         keys_line = Text("q quit  p pause  o org" + ("   PAUSED" if self._is_paused else ""), style="dim")
         if self._trouble is not None:
             keys_line = Text(f"The database does not answer, this is old: {self._trouble}", style="bold red")

@@ -57,6 +57,12 @@ async def find_org(db: Database, name: str) -> UUID | None:
     return row["org_id"] if row else None
 
 
+async def next_org(db: Database, after: str | None) -> tuple[UUID, str] | None:
+    """The one whose name follows this, or the first of all; None after the last."""
+    row = await db.fetchrow("next_org", after)
+    return (row["org_id"], row["name"]) if row else None
+
+
 async def ensure_org(db: Database, name: str, presets: Mapping[str, Policy], *, overridden: frozenset[str]) -> UUID:
     """The org of that name with its presets; made where absent. `overridden` presets follow the settings."""
     async with db.transaction() as session:

@@ -17,10 +17,11 @@ from redrive.store.workers import WorkerSeen, list_workers
 MINUTES = 15
 MAX_WORKERS = 50
 MAX_ROWS = 10  # endpoints, groups, operations
-MAX_ORGS = 50
+MAX_COUNTS = 1_000  # of causes, of each org; a cause has up to 65
 MAX_STREAMS_DUE = 5_000  # looked at for what is due longest: of one org, its own
-MAX_STREAMS = 2_000  # looked at for what is in flight:
-MAX_LEASES_EACH, MAX_LEASES = 1_000, 20_000  # tasks of each, and of all of them
+MAX_STREAMS = 2_000  # looked at for what is in flight,
+MAX_LEASES = 20_000  # and tasks in all of them
+LEASE_ENDS_WITHIN_S = 3_600.0  # so long after a worker was heard of it may have left some in front of others'
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,21 +87,19 @@ async def overview(engine: Database, org: tuple[UUID, str] | None, clock: Clock)
             max((row["since_s"] for row in due), default=None),
             await _workers(session, clock),
             _dicts(await session.fetch("top_endpoints", org_id, now, MAX_ROWS)),
-            _dicts(await session.fetch("top_groups", org_id, MAX_ROWS)),
+            _dicts(await session.fetch("top_groups", org_id, MAX_ROWS, MAX_COUNTS)),
             _dicts(await session.fetch("top_operations", org_id, MAX_ROWS)),
             _dicts(await session.fetch("top_alerts", org_id, MAX_ROWS)),
         )
 
 
-async def orgs(engine: Database) -> list[tuple[UUID, str]]:
-    return [(row["org_id"], row["name"]) for row in await engine.fetch("top_orgs", MAX_ORGS)]
-
-
 async def _workers(session: Session, clock: Clock) -> tuple[AtWork, ...]:
-    found = await session.fetch("top_leases", MAX_STREAMS, MAX_LEASES_EACH, MAX_LEASES)
+    seen = await list_workers(session, clock)
+    # All of them may be busy with one stream; behind that many tasks of it, no more are in flight.
+    busy = sum(worker.concurrency for worker in seen if worker.silent_s < LEASE_ENDS_WITHIN_S)
+    found = await session.fetch("top_leases", MAX_STREAMS, min(busy, MAX_LEASES), MAX_LEASES)
     leases = {row["worker_id"]: row["n"] for row in found}
-    seen = (await list_workers(session, clock))[:MAX_WORKERS]
-    return tuple(AtWork(worker, leases.get(worker.id, 0)) for worker in seen)
+    return tuple(AtWork(worker, leases.get(worker.id, 0)) for worker in seen[:MAX_WORKERS])
 
 
 def _minutes(rows: Sequence[Record]) -> tuple[Minute, ...]:

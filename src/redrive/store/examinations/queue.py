@@ -14,6 +14,7 @@ from redrive.store.workers import MAX_WORKERS_SHOWN, SILENT_AFTER_S
 
 MAX_STREAMS = 5_000
 MAX_HELD_COUNTED = 10_000
+MAX_COUNTS = 1_000  # of causes of dead letters, of each org; a cause has up to 65
 STALE_INTERVALS, STALE_LEAST_S = 3, 60.0  # as the alert `job_stale` has it
 # Served wherever an API is: no heartbeat tells of it.
 SERVED_BY_THE_API = frozenset({"relay", notice_queue(HTTP_QUEUE)})
@@ -172,7 +173,7 @@ async def look_at_endpoints(looking: Looking) -> Seen:
 
 
 async def look_at_letters(looking: Looking) -> Seen:
-    rows = await looking.rows("doctor_letters", as_engine=True)
+    rows = await looking.rows("doctor_letters", MAX_COUNTS, as_engine=True)
     found = []
     for row in rows:
         if row["n"] <= looking.limits.open_letters:

@@ -1,5 +1,6 @@
 -- top_leases: how many tasks each worker has in hand, as far as they are among the first $2 of each of the first $1 streams, and among the first $3 of all
--- of them. What is leased was due before what waits, so it stands in front; the counter task.leased says how many there are in all.
+-- of them. What is leased was due before what waits, so it stands in front, and $2 is as much as all workers together have room for; the counter
+-- task.leased says how many there are in all.
 WITH RECURSIVE stream AS (
   (SELECT t.queue, t.org_id, coalesce(t.endpoint_id, '00000000-0000-0000-0000-000000000000'::uuid) AS place, t.attempts > 0 AS is_retry, 1 AS n
      FROM redrive.task t

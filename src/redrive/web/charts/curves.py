@@ -36,11 +36,14 @@ def lines(
     moments: Sequence[str] = (),
     unit: Unit = Unit.COUNT,
     height: float = HEIGHT,
+    adds_up: bool = True,
 ) -> Markup:
-    """One line with its area for each series, over one axis. `moments` names each place for those who hover."""
+    """One line with its area for each series, over one axis. `moments` names each place for those who hover. `adds_up`:
+    counts of each place, and so of all; not so what is counted per minute, or how deep something is.
+    """
     top = unit.top(value for each in series for value in each.values)
     plot = _plot(*(mark for each in series for mark in _curve(each, PLOT_WIDTH, depth_of(height), top)), height=height)
-    return _over_time("lines", title, series, plot, top, start, end, moments, unit, height)
+    return _over_time("lines", title, series, plot, top, start, end, moments, unit, height, adds_up)
 
 
 def stacked(
@@ -67,7 +70,7 @@ def stacked(
         if length
     ]
     plot = _plot(*areas, height=height)
-    return _over_time("stacked", title, series, plot, top, start, end, moments, unit, height)
+    return _over_time("stacked", title, series, plot, top, start, end, moments, unit, height, adds_up=True)
 
 
 def sparkline(title: str, values: Sequence[float | None], *, name: str = "spark", unit: Unit = Unit.COUNT) -> Markup:
@@ -76,7 +79,7 @@ def sparkline(title: str, values: Sequence[float | None], *, name: str = "spark"
     top = max((drawable(value) for value in values), default=0.0) or 1.0
     width, depth = SPARK_WIDTH - 2 * SPARK_EDGE, SPARK_HEIGHT - 2 * SPARK_EDGE
     curve = element("g", *_curve(series, width, depth, top), transform=f"translate({SPARK_EDGE} {SPARK_EDGE})")
-    return image("spark", SPARK_WIDTH, SPARK_HEIGHT, title, _in_words([series], unit), curve)
+    return image("spark", SPARK_WIDTH, SPARK_HEIGHT, title, _in_words([series], unit, adds_up=True), curve)
 
 
 def grid(top: float, unit: Unit, height: float) -> list[Markup]:
@@ -113,13 +116,14 @@ def _over_time(
     moments: Sequence[str],
     unit: Unit,
     height: float,
+    adds_up: bool,
 ) -> Markup:
     is_empty = all(value is None for each in series for value in each.values)
     return wide_image(
         kind,
         height,
         title,
-        _in_words(series, unit),
+        _in_words(series, unit, adds_up),
         *grid(top, unit, height),
         words(start, 0, height - 7),
         words(end, "100%", height - 7, anchor="end"),
@@ -206,15 +210,16 @@ def _text(value: float | None, unit: Unit) -> str:
     return "–" if value is None else unit.text(value)
 
 
-def _in_words(series: Sequence[Series], unit: Unit) -> str:
-    return " ".join(_told(each, unit) for each in series) or "No values."
+def _in_words(series: Sequence[Series], unit: Unit, adds_up: bool) -> str:
+    return " ".join(_told(each, unit, adds_up) for each in series) or "No values."
 
 
-def _told(series: Series, unit: Unit) -> str:
+def _told(series: Series, unit: Unit, adds_up: bool) -> str:
     known = [value for value in series.values if value is not None]
     if not known:
         return f"{series.label}: no values."
     low, high = unit.text(min(known)), unit.text(max(known))
     range_of = f"always {low}" if low == high else f"from {low} to {high}"
-    total = f", {unit.text(sum(map(drawable, known)))} in all" if unit is Unit.COUNT else ""
-    return f"{series.label}: {_text(series.values[-1], unit)} at the end, {range_of}{total}."
+    total = f", {unit.text(sum(map(drawable, known)))} in all" if unit is Unit.COUNT and adds_up else ""
+    when = "at the end" if series.values[-1] is not None else "when last known"
+    return f"{series.label}: {unit.text(known[-1])} {when}, {range_of}{total}."

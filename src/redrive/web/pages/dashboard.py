@@ -26,6 +26,9 @@ PATH = "/"
 TARGET = 0.95  # of what ends: more failures than that are an alarm
 MAX_GROUPS = 5
 MAX_KEYS = 8
+LEAST_PASSED = timedelta(
+    minutes=1
+)  # of a bucket, before it has a rate: one event in its first second is no 60 a minute
 # Waits by slots that a person tells apart: up to which bound, and how it is called.
 WAITS = (
     (1, "<1 s"),
@@ -159,13 +162,23 @@ def _minutes(choice: Choice) -> float:
     return span.bucket / timedelta(minutes=1)
 
 
+def _passed(bucket: Bucket, beat: Pulse, choice: Choice) -> float | None:
+    """Minutes of a bucket: of the last one those that have passed, None where it has only just begun."""
+    passed = beat.as_of - bucket.at
+    return min(passed / timedelta(minutes=1), _minutes(choice)) if passed >= LEAST_PASSED else None
+
+
 def _drawn(beat: Pulse, standing: Standing, choice: Choice) -> Charts:
     moments = [bucket.at.strftime("%d %b %H:%M") for bucket in beat.buckets]
-    minutes = _minutes(choice)
+    minutes = [_passed(bucket, beat, choice) for bucket in beat.buckets]
     whole = beat.whole
 
     def series(name: str, label: str, of: Callable[[Tally], float | None]) -> Series:
         return Series(name, label, [of(bucket.tally) for bucket in beat.buckets])
+
+    def per_minute(name: str, of: Callable[[Tally], int]) -> Series:
+        places = zip(beat.buckets, minutes, strict=True)
+        return Series(name, name, [None if passed is None else of(bucket.tally) / passed for bucket, passed in places])
 
     return Charts(
         standing=donut(
@@ -180,12 +193,13 @@ def _drawn(beat: Pulse, standing: Standing, choice: Choice) -> Charts:
         rates=lines(
             "Events per minute",
             [
-                series("created", "created", lambda tally: tally.created / minutes),
-                series("delivered", "delivered", lambda tally: tally.delivered / minutes),
-                series("failed", "failed", lambda tally: tally.failed / minutes),
+                per_minute("created", lambda tally: tally.created),
+                per_minute("delivered", lambda tally: tally.delivered),
+                per_minute("failed", lambda tally: tally.failed),
             ],
             start=choice.ago,
             moments=moments,
+            adds_up=False,
         ),
         success=gauge("Success rate", whole.success_rate, TARGET, caption=choice.label.lower()),
         retries=bars(
@@ -209,6 +223,7 @@ def _drawn(beat: Pulse, standing: Standing, choice: Choice) -> Charts:
             [Series("depth", "open tasks", [bucket.depth for bucket in beat.buckets])],
             start=choice.ago,
             moments=moments,
+            adds_up=False,
         ),
     )
 
