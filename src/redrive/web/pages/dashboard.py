@@ -26,9 +26,8 @@ PATH = "/"
 TARGET = 0.95  # of what ends: more failures than that are an alarm
 MAX_GROUPS = 5
 MAX_KEYS = 8
-LEAST_PASSED = timedelta(
-    minutes=1
-)  # of a bucket, before it has a rate: one event in its first second is no 60 a minute
+# Of a bucket, before it has a rate: one event in its first second is no 60 a minute.
+LEAST_PASSED = timedelta(minutes=1)
 # Waits by slots that a person tells apart: up to which bound, and how it is called.
 WAITS = (
     (1, "<1 s"),
