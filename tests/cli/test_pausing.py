@@ -91,5 +91,8 @@ async def test_the_numbers_are_readable_for_people(world: World) -> None:
     shown = await redrive("stats", url=world.url)
     assert shown.code == 0, shown.err
     assert "0 waiting, 0 leased, 0 held, 1 succeeded, 1 dead" in shown.out
-    assert "success rate   0.5" in shown.out
-    assert "no installation, no org, 0 endpoints" in shown.out
+    assert "success rate   50.0%" in shown.out
+    assert "paused         nothing" in shown.out
+    assert (await redrive("pause", "--endpoint", "billing", url=world.url)).code == 0
+    assert (await redrive("pause", url=world.url)).code == 0
+    assert "paused         the org, 1 endpoint" in (await redrive("stats", url=world.url)).out

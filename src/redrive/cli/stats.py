@@ -12,9 +12,11 @@ from redrive.cli.options import AsJson, Where, command
 from redrive.cli.output import Column, emit, facts, say, table
 from redrive.cli.runner import run
 from redrive.core.analytics import PERIODS, Dimension, Outcomes, Period
+from redrive.core.findings import counted
 from redrive.store.analytics import DEFAULT_TOP_KEYS, MAX_TOP_KEYS, Course, Ranking, by_key, over_time
 from redrive.store.clock import DatabaseClock
 from redrive.store.db import Session
+from redrive.store.stats import Paused, Stats
 from redrive.store.stats import stats as store_stats
 
 
@@ -53,13 +55,13 @@ def stats(
 
     async def work() -> bool:
         async with open_desk(where) as desk, desk.session() as session:
-            found = asdict(await store_stats(session, DatabaseClock()))
+            seen = await store_stats(session, DatabaseClock())
             went = await _went(session, period, by, limit=limit, by_failures=sort is Sort.FAILURES)
         if as_json:
-            emit({**found, "analytics": went and analytics_shape(went[0], by, None, went[1])})
+            emit({**asdict(seen), "analytics": went and analytics_shape(went[0], by, None, went[1])})
             return True
         if went is None:
-            facts({name.replace("_", " "): _line(value) for name, value in found.items()})
+            facts(_said(seen))
         else:
             _show(*went)
         return True
@@ -108,9 +110,17 @@ def _seconds(seconds: float | None) -> str | None:
     return None if seconds is None else f"{seconds:.3g} s"
 
 
-def _line(value: object) -> object:
-    """A group of numbers in one line, its names behind them: `3 waiting, 0 leased`."""
-    if not isinstance(value, dict):
-        return value
-    shown = {name: ("yes" if n else "no") if isinstance(n, bool) else n for name, n in value.items()}
-    return ", ".join(f"{n} {name}" for name, n in shown.items())
+def _said(seen: Stats) -> dict[str, object]:
+    """For a person to read: groups of numbers in one line each, their names behind them (`3 waiting, 0 leased`)."""
+    told = asdict(seen) | {"success_rate": _share(seen.success_rate), "paused": _paused(seen.paused)}
+    lines = {
+        name: ", ".join(f"{n} {of}" for of, n in v.items()) if isinstance(v, dict) else v for name, v in told.items()
+    }
+    return {name.replace("_", " "): line for name, line in lines.items()}
+
+
+def _paused(paused: Paused) -> str:
+    what = [name for name, is_so in (("the installation", paused.installation), ("the org", paused.org)) if is_so]
+    if paused.endpoints:
+        what.append(counted(paused.endpoints, "endpoint"))
+    return ", ".join(what) or "nothing"
