@@ -155,9 +155,17 @@ def test_what_cannot_be_written_is_taken_for_no_database_and_no_edge_that_is_awa
 
 
 def test_a_remark_that_nobody_can_read_ends_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    with FULL.open("w") as full:
-        monkeypatch.setattr("sys.stderr", full)
-        note("a remark")
-        monkeypatch.undo()
-        with NOWHERE.open("w") as nowhere:
-            os.dup2(nowhere.fileno(), full.fileno())
+    reading, writing = os.pipe()
+    os.close(reading)
+    for stderr in (FULL.open("w"), os.fdopen(writing, "w")):
+        with stderr:
+            monkeypatch.setattr("sys.stderr", stderr)
+            for _ in range(2):
+                note("a remark")
+            monkeypatch.undo()
+
+
+def test_a_console_without_a_stdout_writes_nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where a supervisor closed it."""
+    monkeypatch.setattr("sys.stdout", None)
+    console().print("nobody reads this")

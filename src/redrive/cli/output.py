@@ -23,7 +23,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from redrive.cli.runner import ReaderGone, Unwritable
+from redrive.cli.runner import ReaderGone, Unwritable, leave
 from redrive.store.paging import Page
 
 MAX_CELL_CHARS = 200
@@ -75,7 +75,8 @@ class _Written:
 
 def console(*, soft_wrap: bool = False, is_terminal: bool | None = None) -> Console:
     """For texts with colours. `is_terminal`: rather than to look each time."""
-    paper = cast(IO[str], _Written(sys.stdout))
+    stdout: IO[str] | None = sys.stdout  # None: it was closed, and rich writes nowhere
+    paper = None if stdout is None else cast(IO[str], _Written(stdout))
     return Console(file=paper, highlight=False, soft_wrap=soft_wrap, force_terminal=is_terminal)
 
 
@@ -93,8 +94,10 @@ def say(text: str) -> None:
 
 def note(text: str) -> None:
     """A remark: not part of the result. Where it cannot be written, the work goes on without."""
-    with contextlib.suppress(Unwritable), writing():
+    try:
         typer.echo(text, err=True)
+    except OSError:
+        leave(sys.stderr)
 
 
 def moment(at: datetime | None) -> datetime | None:

@@ -90,7 +90,7 @@ def _code_of(work: Callable[[], Work], runner: Callable[[Work], bool]) -> int:
     try:
         return DONE if runner(work()) else REFUSED
     except Unwritable as problem:
-        _leave(sys.stdout)
+        leave(sys.stdout)
         return _told(str(problem), problem.code)
     except CliError as problem:
         return _told(str(problem), problem.code)
@@ -101,7 +101,7 @@ def _code_of(work: Callable[[], Work], runner: Callable[[Work], bool]) -> int:
     except EmbeddedError as problem:
         return _told(str(problem), UNREACHABLE)
     except (ReaderGone, BrokenPipeError):
-        _leave(sys.stdout)
+        leave(sys.stdout)
         return DONE
     except asyncpg.InsufficientPrivilegeError as problem:
         return _told(f"The database user may not do this: {problem}. Use the one that ran `redrive migrate`.", REFUSED)
@@ -123,10 +123,10 @@ def _told(message: str, code: int) -> int:
     try:
         typer.echo(message, err=True)
     except OSError:  # as full, or as closed, as stdout
-        _leave(sys.stderr)
+        leave(sys.stderr)
     return code
 
 
-def _leave(stream: TextIO) -> None:
+def leave(stream: TextIO) -> None:
     """What it could not take must not be tried again when Python ends: that would change the exit code."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
