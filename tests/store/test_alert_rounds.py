@@ -17,7 +17,7 @@ from redrive.core.jobs import ALERTS, HEARTBEAT, HERALD, JobReport
 from redrive.core.ports import WorkerCard
 from redrive.engine.alerts import watch_alerts
 from redrive.engine.jobs import unreported
-from redrive.store import alert_readings
+from redrive.store import alert_readings, alert_rounds
 from redrive.store.alert_rounds import AlertRounds
 from redrive.store.alerts import AlertFilter, get_alert, list_alerts
 from redrive.store.audit import Act
@@ -198,6 +198,23 @@ async def test_a_worker_that_is_replaced_or_begins_again_is_not_missed(drive: Dr
     assert await drive.looks(20) == 1
     (fired,) = await drive.notices()
     assert fired["text"].startswith("No worker is known, and something has been due for 3 min 20 s.")
+
+
+async def test_while_somebody_keeps_a_lock_on_the_tasks_the_other_rules_are_looked_at(
+    drive: Drive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(alert_rounds, "WAITS_S", 0.05)
+    trouble = drive.of("dead_letter_arrived")
+    await drive.of("oldest_due").begin()
+    await drive.set("failure_rate", enabled=False)
+    await drive.set("no_worker", enabled=False)
+    assert await drive.look() == 1
+    await trouble.begin()
+    async with drive.engine.sql.acquire() as other, other.transaction(), asyncio.timeout(20):
+        await other.execute("LOCK TABLE redrive.task IN ACCESS EXCLUSIVE MODE")
+        assert await drive.look() == 2
+        # Whose lock it is, for the clock has gone on; and what is not seen is not over.
+        assert await drive.firing() == {"oldest_due": 1, "dead_letter_arrived": 1, "long_transaction": 1}
 
 
 async def test_what_waits_behind_others_of_its_lane_is_late_nowhere(drive: Drive) -> None:

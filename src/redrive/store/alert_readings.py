@@ -55,7 +55,7 @@ def terms_of(specs: str | None) -> AllTerms:
     return {name: stored_terms(rule, given.get(name, {})) for name, rule in RULES.items()}
 
 
-async def due(db: Database, now: datetime) -> Due:
+async def due(db: Database | Session, now: datetime) -> Due:
     rows = await db.fetch("alert_due", now, MAX_STREAMS)
     work = [row["work_age_s"] for row in rows if row["work_age_s"] is not None]
     by_org = {row["org_id"]: row["due_age_s"] for row in rows if row["due_age_s"] is not None}

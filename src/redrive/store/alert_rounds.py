@@ -11,12 +11,15 @@ from datetime import datetime
 from typing import Any, NamedTuple
 from uuid import UUID
 
+import asyncpg
 import msgspec
+import structlog
 
 from redrive.core import alert_sights
 from redrive.core.alert_sights import AllTerms
 from redrive.core.alert_words import fired_text, fired_together, over_text, over_together
 from redrive.core.alerts import LATELY_S, RULES, End, Firing, Open, Rule, Scope, Sight, Subject, Told, judge, messages
+from redrive.core.brief import brief
 from redrive.store import alert_readings
 from redrive.store.clock import Clock
 from redrive.store.db import Database, Record, Session
@@ -25,7 +28,10 @@ from redrive.store.orgs import DEFAULT_ORG, new_id
 PAGE_ORGS = 200
 NOBODY_LOOKED_S = 60.0  # after so long without a round, and three that were missed, silence counts from the next one on
 HANGS_AFTER_S = 30.0  # whoever says nothing for so long in the middle of a round has it no more
+WAITS_S = 5.0  # for a lock on the tasks
 MAX_FACTS_TOLD = 100  # incidents named in a notice that tells of many
+
+log = structlog.get_logger("redrive.alerts")
 
 _FIRST = UUID(int=0)
 _ENDPOINT_RULES = frozenset(rule.name for rule in RULES.values() if rule.scope is Scope.ENDPOINT)
@@ -77,7 +83,7 @@ class AlertRounds:
         begun = await self._db.fetchrow("begin_alert_round", self._clock.now(), self._every_s, unwatched_s)
         if begun is None:
             return None
-        due = await alert_readings.due(self._db, begun["now"])
+        due = await self._due(begun["now"])
         changed, is_whole, problem, after = 0, True, None, _FIRST
         while True:
             page = await self._db.fetch("alert_orgs", after, PAGE_ORGS)
@@ -92,6 +98,18 @@ class AlertRounds:
         if problem is not None:
             raise RoundFailed("Some orgs could not be looked at for alerts.") from problem
         return changed if is_whole else None
+
+    async def _due(self, now: datetime) -> alert_readings.Due:
+        """Where somebody keeps a lock on the tasks, how late they are is not known. The other rules are looked at all
+        the same: they tell of what that lock does.
+        """
+        try:
+            async with self._db.transaction() as session:
+                await session.execute("wait_briefly", WAITS_S)
+                return await alert_readings.due(session, now)
+        except (asyncpg.LockNotAvailableError, asyncpg.QueryCanceledError) as error:
+            log.warning("due_not_seen", error=brief(error))
+            return alert_readings.Due({}, is_whole=False)
 
     async def _look_at(self, page: Sequence[Record], due: alert_readings.Due, watched_s: float) -> int | None:
         """How much changed; None where a round before this one is still at it."""
