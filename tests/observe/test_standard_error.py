@@ -61,7 +61,8 @@ def pipe(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[int, int]]:
 def test_a_pipe_that_nobody_reads_costs_lines_and_no_time(pipe: tuple[int, int], waits: bool) -> None:
     read, write = pipe
     os.set_blocking(write, waits)  # whoever shares it may have said that nobody is to wait
-    log = StandardError(write, lost_line)
+    counted: list[int] = []
+    log = StandardError(write, lost_line, counted.append)
     began = time.monotonic()
     for _ in range(20):
         log.write(LINE * 100)
@@ -71,7 +72,8 @@ def test_a_pipe_that_nobody_reads_costs_lines_and_no_time(pipe: tuple[int, int],
     taken += os.read(read, PIPE_BYTES)
     *before, told, last = taken.splitlines(keepends=True)
     assert set(before) == {LINE}  # whole ones
-    assert (told, last) == (lost_line(2000 - len(before)), LINE)
+    assert (told, last) == (lost_line(sum(counted)), LINE)
+    assert sum(counted) == 2000 - len(before)
 
 
 def test_a_line_longer_than_a_pipe_takes_is_written_whole_or_ended(pipe: tuple[int, int]) -> None:
@@ -116,11 +118,13 @@ def test_of_a_disk_that_is_full_exactly_the_lines_are_missing_that_are_counted(
     size = data.draw(integers(0, len(said)))
     missing = said.count(b"\n") - said[:size].count(b"\n")
     with tempfile.TemporaryFile(buffering=0) as file:
-        log = StandardError(file.fileno(), lost_line)
+        counted: list[int] = []
+        log = StandardError(file.fileno(), lost_line, counted.append)
         log._piece_bytes = data.draw(sampled_from([16, FILE_PIECE_BYTES]))
         with room(size):
             for write in writes:
                 log.write(write)
+        assert sum(counted) == missing
         log.write(LINE)
         file.seek(0)
         ended = b"" if said[:size].endswith(b"\n") or not size else b"\n"

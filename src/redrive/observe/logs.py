@@ -11,7 +11,7 @@ import structlog
 from redrive.observe import lines, watch
 from redrive.observe.console import Console
 from redrive.observe.json_lines import encoded
-from redrive.observe.process_metrics import LEVELS, LOG_LINES
+from redrive.observe.process_metrics import LEVELS, LOG_LINES, LOG_LINES_LOST
 from redrive.observe.standard_error import AsText, StandardError
 
 MAX_TEXT_CHARS = 16_000  # of one fact
@@ -47,7 +47,7 @@ def set_up_logs(log_format: Literal["json", "console"], level: str, *, service: 
         line = encoded(facts) if log_format == "json" else str(renderer(None, "warning", facts)).encode()
         return line + b"\n"
 
-    binary = StandardError(sys.stderr.fileno(), lost_line)
+    binary = StandardError(sys.stderr.fileno(), lost_line, lambda n: LOG_LINES_LOST.add(n=n))
     text: Any = AsText(binary, sys.stderr.encoding)
     structlog.configure(
         processors=[*shared, as_bytes if log_format == "json" else renderer],

@@ -92,10 +92,13 @@ HUB_CONNECTED = Gauge("redrive_hub_edge_connected", "1: the edge has welcomed th
 DATABASE_WAITS = Counter("redrive_database_waits", "Times that a connection had to be waited for.", ("role",))
 DATABASE_WAIT_SECONDS = Counter("redrive_database_wait_seconds", "Seconds spent waiting for connections.", ("role",))
 LISTENING = Gauge("redrive_listen_connected", "1: wake-ups come in; 0: the connection for them is lost.")
-LOG_LINES = Counter("redrive_log_lines", "Lines written to the log.", ("level",), [(level,) for level in LEVELS])
+LOG_LINES = Counter("redrive_log_lines", "Lines for the log.", ("level",), [(level,) for level in LEVELS])
+LOG_LINES_LOST = Counter(
+    "redrive_log_lines_lost", "Lines that the log did not take: its disk is full, or nobody reads."
+)
 BUILD = Gauge("redrive_build_info", "Always 1; the version is in the label.", ("version",))
 
-_OF_ALL: tuple[Tally, ...] = (DATABASE_WAITS, DATABASE_WAIT_SECONDS, LISTENING, LOG_LINES, BUILD)
+_OF_ALL: tuple[Tally, ...] = (DATABASE_WAITS, DATABASE_WAIT_SECONDS, LISTENING, LOG_LINES, LOG_LINES_LOST, BUILD)
 OF_WORKERS: tuple[Tally, ...] = (
     ATTEMPTS,
     RETRIES,

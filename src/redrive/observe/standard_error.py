@@ -19,11 +19,14 @@ BUSY_S = 0.001
 
 
 class StandardError:
-    """Binary, unbuffered. `lost_line` makes the line that says how many are missing."""
+    """Binary, unbuffered. `lost_line` makes the line that says how many are missing; `count_lost` hears at once."""
 
-    def __init__(self, fd: int, lost_line: Callable[[int], bytes]) -> None:
+    def __init__(
+        self, fd: int, lost_line: Callable[[int], bytes], count_lost: Callable[[int], object] = lambda _: None
+    ) -> None:
         self._fd = fd
         self._lost_line = lost_line
+        self._count_lost = count_lost
         self._lock = threading.Lock()
         self._poll = select.poll()
         self._poll.register(fd, select.POLLOUT)
@@ -43,10 +46,14 @@ class StandardError:
                     left = self._put((b"\n" if self._is_torn else b"") + told + piece)
                 else:
                     left = self._put(piece)
-                if len(left) <= len(piece):
-                    self._lost = _lines_in(left)
-                else:  # not even the line that tells of those before
-                    self._lost += _lines_in(piece)
+                if len(left) > len(piece):  # not even the line that tells of those before was written
+                    left, before = piece, self._lost
+                else:
+                    before = 0
+                lost = _lines_in(left)
+                self._lost = before + lost
+                if lost:
+                    self._count_lost(lost)
         return len(data)
 
     def flush(self) -> None:
