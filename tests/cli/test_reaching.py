@@ -3,12 +3,20 @@
 import asyncio
 import os
 import pty
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
+import asyncpg
 import pytest
 
+from redrive.cli.runner import NO_ANSWER, UNREACHABLE, _code_of
+from redrive.store import db
 from redrive.store.check import RULES
+from redrive.store.clock import DatabaseClock
+from redrive.store.db import Database
 from redrive.store.embedded import EmbeddedPostgres
+from redrive.store.overview import overview
 from redrive.store.postgres_folder import live_processes
 
 from .command import COMMAND, clean_env, redrive
@@ -50,6 +58,55 @@ async def test_a_database_without_our_schema_is_told_from_one_with_it(empty_data
     assert "nothing to do" in again.err
     checked = await redrive("check", url=empty_database_url)
     assert checked.code == 0, checked.err
+
+
+@asynccontextmanager
+async def _locked(world: World) -> AsyncIterator[None]:
+    """Nobody can so much as look at tasks and events meanwhile."""
+    connection = await asyncpg.connect(world.url)
+    try:
+        async with connection.transaction():
+            await connection.execute("LOCK TABLE redrive.task, redrive.event IN ACCESS EXCLUSIVE MODE")
+            yield
+    finally:
+        await connection.close()
+
+
+@pytest.mark.parametrize(
+    ("words", "limit"),
+    [
+        (("dead", "list"), "lock_timeout"),
+        (("events", "list"), "lock_timeout"),
+        (("send", "order.paid"), "lock_timeout"),
+        (("send", "order.paid"), "statement_timeout"),
+    ],
+)
+async def test_a_command_that_is_not_answered_for_a_lock_says_so_and_who_knows_whose(
+    world: World, words: tuple[str, ...], limit: str
+) -> None:
+    """The limit comes with the URL: nobody waits for that of 15 seconds."""
+    async with _locked(world):
+        ended = await redrive(*words, url=f"{world.url}{'&' if '?' in world.url else '?'}{limit}=300")
+    assert (ended.code, ended.out) == (3, "")
+    assert ended.err == f"{NO_ANSWER}\n"
+
+
+async def test_a_time_that_is_over_on_our_side_is_told_in_the_same_words(
+    world: World, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(db, "COMMAND_TIMEOUT_S", 0.3)
+
+    async def look() -> bool:
+        engine = await Database.open(world.url, role="redrive_engine", size=1)
+        try:
+            await overview(engine, None, DatabaseClock())
+        finally:
+            await engine.close()
+        return True
+
+    async with _locked(world):
+        assert await asyncio.to_thread(_code_of, look, asyncio.run) == UNREACHABLE
+    assert capsys.readouterr().err == f"{NO_ANSWER}\n"
 
 
 async def test_a_setting_that_cannot_be_used_is_wrong_usage(world: World) -> None:
