@@ -8,6 +8,7 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime
 
+from redrive.core.brief import brief
 from redrive.core.findings import Diagnosis, Examined, Seen, examined, not_made, problem, warning
 from redrive.doctor.configuration import look_at_settings
 from redrive.doctor.mail import MAIL, look_at_mail
@@ -76,7 +77,7 @@ async def _made(name: str, title: str, look: Callable[[], Awaitable[Seen]]) -> E
     try:
         seen = await look()
     except Exception as error:  # noqa: BLE001 - whatever it is, the others are made
-        return not_made(name, title, f"{type(error).__name__}: {error}.", time.monotonic() - began)
+        return not_made(name, title, f"{brief(error)}.", time.monotonic() - began)
     return examined(name, title, seen, time.monotonic() - began)
 
 
