@@ -204,7 +204,7 @@ async def test_top_counts_what_there_is_of_all_orgs_or_of_one(world: World) -> N
     other = shape(await overview(world.engine, another, DatabaseClock()))
     assert (other["depth"]["waiting"], other["groups"], other["success_rate"]) == (0, [], None)
     plain = (await redrive("top", url=world.url)).out  # no terminal: once, and plain
-    assert "depth       1 waiting  1 retrying  1 in flight  0 held" in plain
+    assert "depth              1 waiting  1 retrying  1 in flight  0 held" in plain
     assert "\x1b" not in plain
     with pytest.raises(Refused, match="nobody"):
         await _chosen(world.engine, "nobody")
