@@ -3,6 +3,7 @@
 import asyncio
 import os
 import pty
+import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -10,12 +11,15 @@ from pathlib import Path
 import asyncpg
 import pytest
 
-from redrive.cli.runner import NO_ANSWER, UNREACHABLE, _code_of
+from redrive.cli import connect
+from redrive.cli.runner import NO_ANSWER, UNREACHABLE, Unreachable, _code_of
+from redrive.doctor.diagnose import CONNECTION, diagnose
+from redrive.settings import load_settings
 from redrive.store import db
 from redrive.store.check import RULES
 from redrive.store.clock import DatabaseClock
 from redrive.store.db import Database
-from redrive.store.embedded import EmbeddedPostgres
+from redrive.store.embedded import EmbeddedPostgres, running_url
 from redrive.store.overview import overview
 from redrive.store.postgres_folder import live_processes
 
@@ -136,6 +140,34 @@ async def test_a_running_embedded_postgresql_is_used(data_dir: Path) -> None:
         assert server.pid in live_processes(folder / "postgres", folder / "postgres.new")
     finally:
         await server.stop()
+
+
+async def test_an_embedded_postgresql_that_does_not_answer_is_told_with_its_log_not_with_an_address(
+    data_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(db, "CONNECT_TIMEOUT_S", 0.3)
+    monkeypatch.setattr(connect, "STARTING_PATIENCE_S", 0.0)
+    folder = data_dir / "data"
+    settings = load_settings(data_dir=folder)
+    server = await EmbeddedPostgres.start(folder)
+    os.kill(server.pid, signal.SIGSTOP)
+    try:
+        with pytest.raises(Unreachable) as told:
+            async with connect.reach(settings):
+                raise AssertionError("it answered")
+        url = running_url(folder)
+        assert url is not None
+        [found] = [one for one in (await diagnose(settings, url)).examinations if one.name == CONNECTION]
+    finally:
+        os.kill(server.pid, signal.SIGCONT)
+        await server.stop()
+    assert (folder / "postgres.log").exists()
+    assert f"The PostgreSQL of the data folder {folder} does not answer: no answer in time" in str(told.value)
+    for text in (str(told.value), found.saw + found.findings[0].fix):
+        assert f"The PostgreSQL of the data folder {folder} does not answer" in text
+        assert str(folder / "postgres.log") in text
+        assert "redrive serve" in text
+        assert "password" not in text
 
 
 async def test_check_prints_the_books_and_its_exit_code_tells(world: World) -> None:
