@@ -168,12 +168,16 @@ async def test_a_full_disk_is_told_and_recovers(own_api: Api) -> None:
     assert (await own_api.owner.post("/v1/events", given)).status == 202
 
 
-async def test_a_database_that_stays_away_is_a_503(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_of_a_database_that_does_not_answer_it_is_told_what_is_not_known(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(committer_module, "RETRY_FOR_S", 0.2)
     monkeypatch.setattr(committer_module, "COMMIT_TIMEOUT_S", 0.2)
     async with _locked(api):
         refused = await api.owner.post("/v1/events", {"event_type": "a", "payload": 1})
     assert (refused.status, refused.headers["retry-after"]) == (503, "1")
+    for told in ("did not answer in time", "something holds a lock", "not known", "under the same Idempotency-Key"):
+        assert told in refused.json["detail"]
     assert (await api.owner.get("/v1/events")).json["data"] == []
 
 

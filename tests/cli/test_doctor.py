@@ -204,7 +204,7 @@ async def test_top_counts_what_there_is_of_all_orgs_or_of_one(world: World) -> N
     other = shape(await overview(world.engine, another, DatabaseClock()))
     assert (other["depth"]["waiting"], other["groups"], other["success_rate"]) == (0, [], None)
     plain = (await redrive("top", url=world.url)).out  # no terminal: once, and plain
-    assert "depth       1 waiting  1 retrying  1 in flight  0 held" in plain
+    assert "depth              1 waiting  1 retrying  1 in flight  0 held" in plain
     assert "\x1b" not in plain
     with pytest.raises(Refused, match="nobody"):
         await _chosen(world.engine, "nobody")
@@ -322,11 +322,12 @@ async def test_an_api_that_can_accept_nothing_or_has_another_time_is_told() -> N
 async def test_around_a_database_that_is_away_the_rest_is_examined(tmp_path: Path) -> None:
     settings = load_settings(
         data_dir=tmp_path,
+        database_url="postgresql://nobody:a-password@127.0.0.1:9/nothing",
         rabbitmq_url="amqp://u:a-password@127.0.0.1:9/",
         smtp_url="smtp://u%40sender.test:a-password@127.0.0.1:9/",
         public_url="http://127.0.0.1:9",
     )
-    diagnosis = await diagnose(settings, "postgresql://nobody:a-password@127.0.0.1:9/nothing")
+    diagnosis = await diagnose(settings, settings.database_url)
     told = {one.name: one for one in diagnosis.examinations}
     assert [name for name, one in told.items() if one.findings] == ["connection", "rabbitmq", "mail", "api"]
     assert not told["due"].made

@@ -4,12 +4,14 @@ from pathlib import Path
 
 import pytest
 
+from redrive.cli.history import FOR_A_PERSON
+from redrive.core.decide import AwaitPerson
 from redrive.store.check import check
 from redrive.store.orgs import new_id
 from redrive.store.pausing import PauseScope
 
 from .command import redrive
-from .world import World
+from .world import BROKEN, World
 
 
 async def test_a_sent_event_is_stored_byte_for_byte(world: World) -> None:
@@ -120,6 +122,19 @@ async def test_history_says_what_comes_next(world: World) -> None:
     await world.fail(await world.claim_one(), delay_s=60)
     last = (await redrive("events", "history", str(event_id), "--json", url=world.url)).objects[-1]
     assert last["what"] == "next try is due"
+
+
+async def test_history_says_of_what_no_policy_retries_that_a_person_must_and_where(world: World) -> None:
+    event_id = await world.accept(policy="manual")
+    job = await world.claim_one()
+    await world.settle(job, BROKEN, AwaitPerson())
+    told = (await redrive("events", "history", str(event_id), "--json", url=world.url)).objects
+    assert [happening["what"] for happening in told] == ["accepted", "try failed", FOR_A_PERSON]
+    assert told[-1]["at"] is None
+    assert told[-1]["details"] == {"policy": "manual", "retry": f"POST /v1/retry-queue/{job.id}/retry"}
+    human = await redrive("events", "history", str(event_id), url=world.url)
+    assert "waits for a person" in human.out.splitlines()[-1]
+    assert "/integrations/logs/retry-queue" in human.err
 
 
 async def test_history_says_of_what_is_held_all_that_holds_it(world: World) -> None:

@@ -1,14 +1,16 @@
 """What people read in `redrive top` and `redrive tail`: each kind of row and of transition, whoever wrote the texts."""
 
 from collections.abc import Mapping
+from uuid import UUID
 
 import asyncpg
 import pytest
 
 from redrive.cli.tail import _shown
-from redrive.cli.top_view import lines
+from redrive.cli.top_view import lines, shape
 from redrive.store.clock import DatabaseClock
 from redrive.store.overview import overview
+from redrive.store.pausing import PauseScope
 
 from .world import World
 
@@ -21,6 +23,12 @@ SELECT $1, redrive.uuid7(), rule, 'error', kind, name, clock_timestamp() - inter
        redrive.uuid7()
   FROM (VALUES ('failure_rate', 'org', NULL), ('endpoint_open', 'endpoint', 'billing')) AS a(rule, kind, name)"""
 TRIED = "INSERT INTO redrive.endpoint_history VALUES ($1, $2, clock_timestamp(), 3, 1, 48, 20)"
+
+# In the minute that goes on, too: it may be over when it is looked at.
+COUNTED = """
+INSERT INTO redrive.pulse (org_id, minute, shard, created, delivered, failed)
+SELECT $1, date_trunc('minute', clock_timestamp()) - back * interval '1 minute', 0, 4, 2, 1
+  FROM generate_series(0, 1) AS back"""
 
 
 async def test_top_shows_what_fires_and_how_endpoints_do_in_columns(world: World) -> None:
@@ -37,6 +45,26 @@ async def test_top_shows_what_fires_and_how_endpoints_do_in_columns(world: World
     ):
         assert shown in drawn
     assert "  closed    75.0 %  1 of 4 failed  billing" in [line.plain for line in lines(seen, width=69, height=60)]
+
+
+async def test_top_names_the_minute_that_it_counts_and_says_what_is_paused(world: World) -> None:
+    await world.engine._pool.execute(COUNTED, world.org_id)
+
+    async def drawn(org: tuple[UUID, str] | None) -> tuple[str, str]:
+        seen = await overview(world.engine, org, DatabaseClock())
+        title, minute, *_ = [line.plain for line in lines(seen, width=100, height=60)]
+        return title[: title.rindex("  ")], minute
+
+    ours = (world.org_id, "default")
+    minute = "last whole minute  4 created  2 delivered  1 dead"
+    assert await drawn(ours) == ("redrive top  default", minute)
+    await world.set_paused(PauseScope.ORG, True)
+    assert await drawn(ours) == ("redrive top  default  the org is paused", minute)
+    assert await drawn(None) == ("redrive top  all orgs", minute)
+    await world.set_paused(PauseScope.INSTALLATION, True)
+    assert await drawn(ours) == ("redrive top  default  the installation is paused and the org is paused", minute)
+    assert await drawn(None) == ("redrive top  all orgs  the installation is paused", minute)
+    assert shape(await overview(world.engine, ours, DatabaseClock()))["paused"] == ["installation", "org"]
 
 
 @pytest.mark.parametrize(

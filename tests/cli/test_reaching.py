@@ -3,12 +3,24 @@
 import asyncio
 import os
 import pty
+import signal
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
+import asyncpg
 import pytest
 
+from redrive.cli import connect
+from redrive.cli.runner import NO_ANSWER, UNREACHABLE, Unreachable, _code_of
+from redrive.doctor.diagnose import CONNECTION, diagnose
+from redrive.settings import load_settings
+from redrive.store import db
 from redrive.store.check import RULES
-from redrive.store.embedded import EmbeddedPostgres
+from redrive.store.clock import DatabaseClock
+from redrive.store.db import Database
+from redrive.store.embedded import EmbeddedPostgres, running_url
+from redrive.store.overview import overview
 from redrive.store.postgres_folder import live_processes
 
 from .command import COMMAND, clean_env, redrive
@@ -52,6 +64,55 @@ async def test_a_database_without_our_schema_is_told_from_one_with_it(empty_data
     assert checked.code == 0, checked.err
 
 
+@asynccontextmanager
+async def _locked(world: World) -> AsyncIterator[None]:
+    """Nobody can so much as look at tasks and events meanwhile."""
+    connection = await asyncpg.connect(world.url)
+    try:
+        async with connection.transaction():
+            await connection.execute("LOCK TABLE redrive.task, redrive.event IN ACCESS EXCLUSIVE MODE")
+            yield
+    finally:
+        await connection.close()
+
+
+@pytest.mark.parametrize(
+    ("words", "limit"),
+    [
+        (("dead", "list"), "lock_timeout"),
+        (("events", "list"), "lock_timeout"),
+        (("send", "order.paid"), "lock_timeout"),
+        (("send", "order.paid"), "statement_timeout"),
+    ],
+)
+async def test_a_command_that_is_not_answered_for_a_lock_says_so_and_who_knows_whose(
+    world: World, words: tuple[str, ...], limit: str
+) -> None:
+    """The limit comes with the URL: nobody waits for that of 15 seconds."""
+    async with _locked(world):
+        ended = await redrive(*words, url=f"{world.url}{'&' if '?' in world.url else '?'}{limit}=300")
+    assert (ended.code, ended.out) == (3, "")
+    assert ended.err == f"{NO_ANSWER}\n"
+
+
+async def test_a_time_that_is_over_on_our_side_is_told_in_the_same_words(
+    world: World, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(db, "COMMAND_TIMEOUT_S", 0.3)
+
+    async def look() -> bool:
+        engine = await Database.open(world.url, role="redrive_engine", size=1)
+        try:
+            await overview(engine, None, DatabaseClock())
+        finally:
+            await engine.close()
+        return True
+
+    async with _locked(world):
+        assert await asyncio.to_thread(_code_of, look, asyncio.run) == UNREACHABLE
+    assert capsys.readouterr().err == f"{NO_ANSWER}\n"
+
+
 async def test_a_setting_that_cannot_be_used_is_wrong_usage(world: World) -> None:
     ended = await redrive("dead", "list", url=world.url, env={"REDRIVE_PORT": "many"})
     assert (ended.code, ended.out) == (2, "")
@@ -79,6 +140,34 @@ async def test_a_running_embedded_postgresql_is_used(data_dir: Path) -> None:
         assert server.pid in live_processes(folder / "postgres", folder / "postgres.new")
     finally:
         await server.stop()
+
+
+async def test_an_embedded_postgresql_that_does_not_answer_is_told_with_its_log_not_with_an_address(
+    data_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(db, "CONNECT_TIMEOUT_S", 0.3)
+    monkeypatch.setattr(connect, "STARTING_PATIENCE_S", 0.0)
+    folder = data_dir / "data"
+    settings = load_settings(data_dir=folder)
+    server = await EmbeddedPostgres.start(folder)
+    os.kill(server.pid, signal.SIGSTOP)
+    try:
+        with pytest.raises(Unreachable) as told:
+            async with connect.reach(settings):
+                raise AssertionError("it answered")
+        url = running_url(folder)
+        assert url is not None
+        [found] = [one for one in (await diagnose(settings, url)).examinations if one.name == CONNECTION]
+    finally:
+        os.kill(server.pid, signal.SIGCONT)
+        await server.stop()
+    assert (folder / "postgres.log").exists()
+    assert f"The PostgreSQL of the data folder {folder} does not answer: no answer in time" in str(told.value)
+    for text in (str(told.value), found.saw + found.findings[0].fix):
+        assert f"The PostgreSQL of the data folder {folder} does not answer" in text
+        assert str(folder / "postgres.log") in text
+        assert "redrive serve" in text
+        assert "password" not in text
 
 
 async def test_check_prints_the_books_and_its_exit_code_tells(world: World) -> None:

@@ -3,6 +3,8 @@
 import asyncio
 import fcntl
 import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import asyncpg
@@ -10,6 +12,7 @@ import pytest
 
 from redrive.cli import tail
 from redrive.core.watching import WATCH_CHANNEL, Wish
+from redrive.store.tail import Tail, open_tail
 
 from .command import redrive
 from .world import World
@@ -41,6 +44,54 @@ async def test_a_database_that_went_away_is_looked_for_again(
         following.cancel()
         await asyncio.gather(following, return_exceptions=True)
         await sql.close()
+
+
+async def test_who_comes_back_late_after_a_loss_is_waited_for_and_told_and_who_joins_later(
+    world: World, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Processes look for the database as the one who watches does, and may find it later."""
+    monkeypatch.setattr(tail, "AGAIN_S", 0.01)
+    monkeypatch.setattr(tail, "ANSWER_WITHIN_S", 0.1)
+    monkeypatch.setattr(tail, "OTHERS_WITHIN_S", 0.01)
+    opened: list[Tail] = []
+
+    @asynccontextmanager
+    async def open_one(url: str, wish: Wish) -> AsyncIterator[Tail]:
+        async with open_tail(url, wish) as watching:
+            opened.append(watching)
+            yield watching
+
+    async def told(what: str) -> str:
+        said = ""
+        while what not in said:
+            await asyncio.sleep(0.01)
+            said += capsys.readouterr().err
+        return said
+
+    monkeypatch.setattr(tail, "open_tail", open_one)
+    following = asyncio.create_task(tail._keep_following(world.url, Wish(), as_json=False, names_org=True))
+    try:
+        async with asyncio.timeout(WITHIN_S):
+            await told("No worker and no API answers")
+            opened[0].processes.add("worker@a:1")
+            await told("Watching 1 process: worker@a:1.")
+            opened[0]._lines.put_nowait(None)
+            lost = await told("there again")
+            await asyncio.sleep(0.3)  # longer than one waits who begins
+            opened[1].processes.add("worker@a:1")
+            found = await told("Watching 1 process: worker@a:1.")
+            opened[1].processes |= {"api@a:2", "worker@b:3"}
+            assert "Watching also 2 processes: api@a:2, worker@b:3." in await told("also")
+    finally:
+        following.cancel()
+        await asyncio.gather(following, return_exceptions=True)
+    assert "was lost: The database ended the connection. It is looked for again." in lost
+    assert "No worker" not in lost + found
+
+
+def test_a_loss_is_told_with_a_reason_also_where_the_error_has_none() -> None:
+    assert tail._sentence(TimeoutError()) == "no answer in time (TimeoutError)."
+    assert tail._sentence(ConnectionError("It is gone.")) == "It is gone."
 
 
 async def test_one_that_was_never_there_is_told(world: World) -> None:

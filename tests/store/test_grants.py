@@ -89,4 +89,7 @@ async def test_a_reader_does_not_wait_for_ever_and_is_told_what_to_do(engine: En
     with pytest.raises(asyncpg.QueryCanceledError) as cancelled:
         await asks_too_much()
     assert isinstance(cancelled.value, OUTAGES)
-    assert "Ask for less" in reason_of(cancelled.value)
+    told = reason_of(cancelled.value)
+    assert "nothing was stored" in told
+    assert "something holds a lock" in told
+    assert "Ask for less" in told

@@ -26,6 +26,7 @@ BAD_ROWS = (
     ValueError,
     OverflowError,
 )
+_SLOW = "it is overloaded, or something holds a lock (`redrive doctor` says who)"
 
 
 def is_bad_row(error: Exception) -> bool:
@@ -42,7 +43,15 @@ def reason_of(error: Exception) -> str:
         case asyncpg.ReadOnlySQLTransactionError():
             return "The database takes no writes at the moment. Nothing was stored; try again."
         case asyncpg.QueryCanceledError():
-            return "The database took too long to answer. Ask for less: a shorter period, more filters, a smaller page."
+            return (
+                f"The database took too long to answer, and nothing was stored: {_SLOW}, or this was a lot to ask for. "
+                "Try again. Ask for less where you can: a shorter period, more filters, a smaller page."
+            )
+        case TimeoutError():
+            return (
+                f"The database did not answer in time: {_SLOW}. If something was to be stored, it is not known whether "
+                "it was: send it again under the same Idempotency-Key."
+            )
         case asyncpg.TransactionRollbackError():
             return "The database undid this change in favour of another. Try again."
     return "The database cannot be reached at the moment. Try again."

@@ -18,12 +18,14 @@ import asyncpg
 from redrive.cli.options import Place, Where
 from redrive.cli.output import note
 from redrive.cli.runner import Refused, Unreachable
+from redrive.core.brief import brief
 from redrive.settings import Settings, load_settings
 from redrive.store.audit import Act
 from redrive.store.db import LOST, Database, Session, connect, shown
 from redrive.store.embedded import EmbeddedPostgres, running_url
 from redrive.store.migrate import load_migrations, schema_version
 from redrive.store.orgs import find_org, prove_seal
+from redrive.store.postgres_folder import LOG
 from redrive.store.seal import Sealer
 
 STARTING_PATIENCE_S = 10.0  # a server that is just being started, or is recovering
@@ -101,7 +103,7 @@ async def open_installation(place: Place) -> AsyncIterator[Database]:
 async def reach(settings: Settings, *, any_schema: bool = False) -> AsyncIterator[str]:
     """The URL of a database that answers and, unless any will do, has the schema that this Redrive knows."""
     async with located(settings) as (url, patience_s):
-        version = await answered_version(url, patience_s)
+        version = await answered_version(settings, url, patience_s)
         if not any_schema:
             _require(version, url)
         yield url
@@ -130,7 +132,7 @@ async def located(settings: Settings) -> AsyncIterator[tuple[str, float]]:
         await postgres.stop()
 
 
-async def answered_version(url: str, patience_s: float = 0.0) -> int:
+async def answered_version(settings: Settings, url: str, patience_s: float = 0.0) -> int:
     """The schema's version, once the database answers; Unreachable where it does not."""
     until = time.monotonic() + patience_s
     while True:
@@ -138,7 +140,7 @@ async def answered_version(url: str, patience_s: float = 0.0) -> int:
             connection = await connect(url, name="redrive-cli")
         except (OSError, asyncpg.CannotConnectNowError) as problem:
             if time.monotonic() >= until:
-                raise _unreachable(url, problem) from problem
+                raise _unreachable(settings, url, problem) from problem
             await asyncio.sleep(POLL_S)
         except ValueError:
             # Nothing of it is repeated, nor kept as the cause: a password may be what made it unreadable.
@@ -147,7 +149,7 @@ async def answered_version(url: str, patience_s: float = 0.0) -> int:
                 "characters in the password are written as %40 and the like."
             ) from None
         except LOST as problem:
-            raise _unreachable(url, problem) from problem
+            raise _unreachable(settings, url, problem) from problem
         else:
             break
     try:
@@ -156,8 +158,14 @@ async def answered_version(url: str, patience_s: float = 0.0) -> int:
         await connection.close()
 
 
-def _unreachable(url: str, problem: Exception) -> Unreachable:
-    why = str(problem) or type(problem).__name__
+def _unreachable(settings: Settings, url: str, problem: Exception) -> Unreachable:
+    why = str(problem) or brief(problem)
+    if settings.database_url is None:  # the embedded one: it has no address, user or password of anybody's
+        return Unreachable(
+            f"The PostgreSQL of the data folder {settings.data_dir} does not answer: {why}. Its log is "
+            f"{settings.data_dir / LOG}. If that does not help, end the `redrive serve` that runs it, and start it "
+            "again: what was accepted is kept."
+        )
     return Unreachable(
         f"The database {shown(url)} cannot be reached: {why}. See that it runs and that the address, the user and the "
         "password are right."

@@ -10,7 +10,7 @@ import typer
 from redrive.cli import shapes
 from redrive.cli.connect import open_desk
 from redrive.cli.dead import show_attempts
-from redrive.cli.history import Happening, story_of
+from redrive.cli.history import FOR_A_PERSON, Happening, story_of
 from redrive.cli.lookup import require_one_of
 from redrive.cli.options import AsJson, Id, Limit, Where, command
 from redrive.cli.output import Column, emit, facts, note, say, table, writing
@@ -124,6 +124,11 @@ def history(where: Where, event_id: Id, as_json: AsJson = False) -> None:
         columns = [Column("at"), Column("what"), Column("task"), Column("details", gives_way=True)]
         rows = [[happening.at, happening.what, happening.task_id, _said(happening)] for happening in story]
         table(columns, rows, empty="Nothing is known of it.")
+        if any(happening.what == FOR_A_PERSON for happening in story):
+            note(
+                "What waits for a person is retried on the page /integrations/logs/retry-queue, or with "
+                "POST /v1/retry-queue/{task}/retry."
+            )
         return True
 
     run(work)

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
 from uuid import UUID
 
 from redrive.cli.output import moment
@@ -12,14 +12,18 @@ from redrive.store.db import Record
 
 @dataclass(frozen=True, slots=True)
 class Happening:
-    """Something that happened to an event or to one of its tasks, or that is due to happen."""
+    """Something that happened to an event or to one of its tasks, or that is due to happen. `at`: None where nobody
+    knows when.
+    """
 
-    at: datetime
+    at: datetime | None
     what: str
     task_id: UUID | None = None
     details: dict[str, object] = field(default_factory=dict)
 
 
+NEVER = datetime.max.replace(tzinfo=UTC)
+FOR_A_PERSON = "waits for a person: its policy does not retry by itself"
 _DEEDS = {
     "event.ack": "acknowledged",
     "task.retry": "a person asked for a try now",
@@ -67,7 +71,7 @@ def story_of(
         story.append(Happening(event["failed_at"], "failed"))
     for row in tasks:
         story += _of_plan(row, holds.get(row["id"], ()))
-    return sorted(story, key=lambda happening: happening.at)
+    return sorted(story, key=lambda happening: happening.at or NEVER)
 
 
 def _of_try(row: Record) -> list[Happening]:
@@ -116,11 +120,15 @@ def _of_letter(task: Record, tries: Sequence[Record]) -> list[Happening]:
 
 def _of_plan(row: Record, causes: Sequence[str]) -> list[Happening]:
     """What comes next for a task that is not done."""
+    due_at, policy = moment(row["due_at"]), {"policy": row["policy"]}
     match TaskState(row["state"]):
-        case TaskState.WAITING | TaskState.HELD as state:
-            due_at = moment(row["due_at"])
-            what = _held(causes) if state is TaskState.HELD else "next try is due"
-            return [Happening(due_at, what, row["id"], {"policy": row["policy"]})] if due_at else []
+        case TaskState.HELD:
+            return [Happening(due_at, _held(causes), row["id"], policy)]
+        case TaskState.WAITING if due_at is None:
+            way = {"retry": f"POST /v1/retry-queue/{row['id']}/retry"}
+            return [Happening(None, FOR_A_PERSON, row["id"], {**policy, **way})]
+        case TaskState.WAITING:
+            return [Happening(due_at, "next try is due", row["id"], policy)]
         case TaskState.LEASED | TaskState.SUCCEEDED | TaskState.DEAD:
             return []
 

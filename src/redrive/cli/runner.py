@@ -29,6 +29,10 @@ WRONG_USAGE = 2
 UNREACHABLE = 3
 UNWRITABLE = 4
 INTERRUPTED = 130  # 128 + SIGINT, as shells have it
+NO_ANSWER = (
+    "The database did not answer in time: it is overloaded, or something holds a lock (`redrive doctor` says who). "
+    "If something was to be changed, it is not known whether it was: look before you try again."
+)
 
 Work = Coroutine[Any, Any, bool]
 
@@ -105,6 +109,8 @@ def _code_of(work: Callable[[], Work], runner: Callable[[Work], bool]) -> int:
         return DONE
     except asyncpg.InsufficientPrivilegeError as problem:
         return _told(f"The database user may not do this: {problem}. Use the one that ran `redrive migrate`.", REFUSED)
+    except (TimeoutError, asyncpg.QueryCanceledError, asyncpg.LockNotAvailableError):
+        return _told(NO_ANSWER, UNREACHABLE)
     except (
         ConnectionError,
         asyncpg.PostgresConnectionError,

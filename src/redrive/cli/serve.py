@@ -174,7 +174,7 @@ async def _prepare(settings: Settings, url: str) -> "Prepared":
     """Bring the database up to date: what people need to get in."""
     from redrive.app import prepare_database  # loaded by now
 
-    await answered_version(url)  # says clearly what is wrong with a database that somebody else runs
+    await answered_version(settings, url)  # says clearly what is wrong with a database that somebody else runs
     return await prepare_database(settings, url)
 
 

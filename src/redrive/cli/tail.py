@@ -13,6 +13,7 @@ from redrive.cli.connect import reach, settings_of
 from redrive.cli.options import AsJson, Place, command
 from redrive.cli.output import cell, console, emit, note
 from redrive.cli.runner import LOST, Refused, WrongUsage, run
+from redrive.core.brief import brief
 from redrive.core.watching import WORDS, Wish
 from redrive.settings import Settings
 from redrive.store.db import Database
@@ -21,6 +22,7 @@ from redrive.store.tail import Line, Tail, endpoints_called, open_tail
 
 ANSWER_WITHIN_S = 3.0
 LOOK_S = 0.1
+ANSWER_AGAIN_WITHIN_S = 12.0  # after a loss: processes look for the database too, up to 5 s apart; we call every 4 s
 OTHERS_WITHIN_S = 0.5
 AGAIN_S = 1.0
 MAX_FILTER_CHARS = 200
@@ -130,20 +132,25 @@ async def _keep_following(direct: str, wish: Wish, *, as_json: bool, names_org: 
             async with open_tail(direct, wish) as watching:
                 if is_lost:
                     note("The database is there again. What happened meanwhile was not seen.")
+                within_s = ANSWER_AGAIN_WITHIN_S if was_there else ANSWER_WITHIN_S
                 is_lost, was_there = False, True
-                await _follow(watching, as_json=as_json, names_org=names_org)
+                await _follow(watching, within_s, as_json=as_json, names_org=names_org)
         except LOST as lost:
             if not was_there:
                 raise
             if not is_lost:
-                note(f"The connection to the database was lost: {cell(lost)} It is looked for again.")
+                note(f"The connection to the database was lost: {_sentence(lost)} It is looked for again.")
             is_lost = True
         await asyncio.sleep(AGAIN_S)
 
 
-async def _follow(watching: Tail, *, as_json: bool, names_org: bool) -> None:
+def _sentence(lost: Exception) -> str:
+    return f"{cell(str(lost) or brief(lost)).rstrip('. ')}."
+
+
+async def _follow(watching: Tail, within_s: float, *, as_json: bool, names_org: bool) -> None:
     paper = console(soft_wrap=True)
-    greeting = asyncio.create_task(_greet(watching))
+    greeting = asyncio.create_task(_greet(watching, within_s))
     try:
         async for line in watching.lines():
             await _room()
@@ -172,21 +179,29 @@ async def _room() -> None:
         loop.remove_writer(handle)
 
 
-async def _greet(watching: Tail) -> None:
-    """Say who is watched: where nobody is, silence would be taken for peace."""
-    for _ in range(round(ANSWER_WITHIN_S / LOOK_S)):
+async def _greet(watching: Tail, within_s: float) -> None:
+    """Say who is watched, and who joins: where nobody is, silence would be taken for peace."""
+    for _ in range(round(within_s / LOOK_S)):
         await asyncio.sleep(LOOK_S)
         if watching.processes:
             await asyncio.sleep(OTHERS_WITHIN_S)
             break
-    if watching.processes:
-        note(f"Watching {len(watching.processes)} processes: {', '.join(map(cell, sorted(watching.processes)))}.")
     else:
         note(
             "No worker and no API answers: only what people do is seen. Where some run, they may reach the database"
             " through a "
             "pooler without REDRIVE_DATABASE_DIRECT_URL, be of an older version, or be watched by too many already."
         )
+    told: set[str] = set()
+    while True:
+        if new := watching.processes - told:
+            note(f"{'Watching also' if told else 'Watching'} {_processes(new)}.")
+            told |= new
+        await asyncio.sleep(OTHERS_WITHIN_S)
+
+
+def _processes(names: set[str]) -> str:
+    return f"{len(names)} process{'es' * (len(names) > 1)}: {', '.join(map(cell, sorted(names)))}"
 
 
 def _shown(line: Line, *, names_org: bool) -> Text:

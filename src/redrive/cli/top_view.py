@@ -59,30 +59,37 @@ def _numbers(seen: Overview, width: int) -> list[Text]:
     title = Text.assemble(
         ("redrive top", "bold"),
         f"  {'all orgs' if seen.org is None else cell(seen.org)}",
+        (f"  {' and '.join(f'the {scope} is paused' for scope in seen.paused)}" if seen.paused else "", "bold magenta"),
         (f"  {seen.at:%H:%M:%S}Z", "dim"),
     )
-    per_minute = Text.assemble(
-        "per minute  ",
+    last_minute = Text.assemble(
+        _labelled("last whole minute"),
         (f"{last.created} created", "green"),
         "  ",
         (f"{last.delivered} delivered", "blue"),
         "  ",
-        (f"{last.failed} failed", "red" if last.failed else ""),
+        (f"{last.failed} dead", "red" if last.failed else ""),
     )
     quality = Text(
-        f"15 minutes  {_percent(rate)} succeeded  p95 {NOTHING if p95 is None else span(p95)}  {due}",
+        f"{_labelled('15 minutes')}{_percent(rate)} succeeded  p95 {NOTHING if p95 is None else span(p95)}  {due}",
         style="red" if (seen.oldest_due_s or 0) >= LATE_S else "",
     )
-    depth = Text("depth       " + "  ".join(f"{n} {name}" for name, n in depths.items()))
-    letters = Text(f"dead        {counted.get('dead.open', 0)} open, {counted.get('dead.replaying', 0)} replaying")
-    found = [title, per_minute, quality, depth, letters]
+    depth = Text(_labelled("depth") + "  ".join(f"{n} {name}" for name, n in depths.items()))
+    letters = Text(
+        f"{_labelled('dead')}{counted.get('dead.open', 0)} open, {counted.get('dead.replaying', 0)} replaying"
+    )
+    found = [title, last_minute, quality, depth, letters]
     if width >= NARROW:
         found.append(
             Text.assemble(
-                "delivered   ", (_spark([m.delivered for m in seen.minutes]), "blue"), (" last 15 min", "dim")
+                _labelled("delivered"), (_spark([m.delivered for m in seen.minutes]), "blue"), (" last 15 min", "dim")
             )
         )
     return found
+
+
+def _labelled(what: str) -> str:
+    return f"{what:<19}"
 
 
 LATE_S = 60.0
@@ -161,6 +168,7 @@ def shape(seen: Overview) -> Row:
     return {
         "at": seen.at,
         "org": seen.org,
+        "paused": list(seen.paused),
         "per_minute": {name: getattr(seen.last, name) for name in ("created", "delivered", "failed")},
         "success_rate": seen.success_rate,
         "p95_s": seen.wait_s(0.95),

@@ -4,6 +4,11 @@ MAX_ERROR_CHARS = 300
 
 
 def brief(error: BaseException) -> str:
-    """Its first line. The lines below may quote rows, and with them what receivers answered."""
-    first = str(error).partition("\n")[0]
-    return f"{type(error).__name__}: {first[:MAX_ERROR_CHARS]}"
+    """Its first line; its name where it says nothing. The lines below may quote rows, and with them what receivers
+    answered.
+    """
+    first = str(error).partition("\n")[0].strip()
+    name = type(error).__name__
+    if not first:
+        return f"no answer in time ({name})" if isinstance(error, TimeoutError) else name
+    return f"{name}: {first[:MAX_ERROR_CHARS]}"

@@ -8,6 +8,7 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime
 
+from redrive.core.brief import brief
 from redrive.core.findings import Diagnosis, Examined, Seen, examined, not_made, problem, warning
 from redrive.doctor.configuration import look_at_settings
 from redrive.doctor.mail import MAIL, look_at_mail
@@ -20,6 +21,7 @@ from redrive.store.examinations.queue import QUEUE
 from redrive.store.examinations.schema import CATALOGUED, MIGRATIONS
 from redrive.store.examinations.server import Clock, server_examinations, this_machines_clock
 from redrive.store.examinations.upkeep import UPKEEP
+from redrive.store.postgres_folder import LOG
 from redrive.store.seal import Sealer
 from redrive.store.workers import MAX_WORKERS_SHOWN
 
@@ -56,10 +58,22 @@ def unreadable(why: str) -> Diagnosis:
     return Diagnosis(datetime.now(UTC), (examined(*SETTINGS, seen, 0.0),))
 
 
-def unreachable(why: str) -> Examined:
-    fix = "See that it runs, and that the address, the user and the password are right; then run this again."
+_FIX = "See that it runs, and that the address, the user and the password are right; then run this again."
+
+
+def unreachable(why: str, fix: str = _FIX) -> Examined:
     seen = Seen(why, [problem(why, "Nothing works without the database, and nothing of it can be examined.", fix)])
     return examined(CONNECTION, "The database can be reached.", seen, 0.0)
+
+
+def _without_answer(settings: Settings, url: str, saw: str) -> Examined:
+    if settings.database_url is not None:
+        return unreachable(f"The database {_shown(url)} cannot be reached: {saw}")
+    return unreachable(
+        f"The PostgreSQL of the data folder {settings.data_dir} does not answer: {saw}",
+        f"Its log, {settings.data_dir / LOG}, may say why. If it does not help, end the `redrive serve` that runs it, "
+        "and start it again: what was accepted is kept. Then run this again.",
+    )
 
 
 def without_database(diagnosis: Diagnosis, why: str) -> Diagnosis:
@@ -76,7 +90,7 @@ async def _made(name: str, title: str, look: Callable[[], Awaitable[Seen]]) -> E
     try:
         seen = await look()
     except Exception as error:  # noqa: BLE001 - whatever it is, the others are made
-        return not_made(name, title, f"{type(error).__name__}: {error}.", time.monotonic() - began)
+        return not_made(name, title, f"{brief(error)}.", time.monotonic() - began)
     return examined(name, title, seen, time.monotonic() - began)
 
 
@@ -87,7 +101,7 @@ async def _database(settings: Settings, url: str, limits: Limits, clock: Clock) 
         server = server_examinations(clock, pooler=settings.pooler != "none", direct_url=direct_url)
         made = await examine(looking, server[:1])
         if not made[0].made:
-            made = [unreachable(f"The database {_shown(url)} cannot be reached: {made[0].saw}")]
+            made = [_without_answer(settings, url, made[0].saw)]
             return made + _left_out(
                 [*server[1:], MIGRATIONS, *CATALOGUED, *UPKEEP, *QUEUE], "The database does not answer."
             )

@@ -12,6 +12,7 @@ from collections.abc import Callable
 import asyncpg
 import structlog
 
+from redrive.core.brief import brief
 from redrive.core.watching import WATCH_CHANNEL, channel_of
 from redrive.observe.process_metrics import LISTENING
 from redrive.observe.watch import FLUSH_S, gallery
@@ -36,7 +37,7 @@ async def listen(url: str, wake: Callable[[str], None]) -> None:
             pause_s = RECONNECT_FIRST_S
             log.warning("listen_ended")
         except LOST as error:
-            log.warning("listen_lost", error=f"{type(error).__name__}: {error}", again_in_s=pause_s)
+            log.warning("listen_lost", error=brief(error), again_in_s=pause_s)
         await asyncio.sleep(pause_s)
         pause_s = min(pause_s * 2, RECONNECT_MOST_S)
 

@@ -29,7 +29,7 @@ class Minute:
     at: datetime
     created: int = 0
     delivered: int = 0
-    failed: int = 0
+    failed: int = 0  # for good
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +53,7 @@ class Overview:
     groups: tuple[dict[str, Any], ...]
     operations: tuple[dict[str, Any], ...]
     alerts: tuple[dict[str, Any], ...]
+    paused: tuple[str, ...]  # of "installation" and "org", what is
 
     @property
     def last(self) -> Minute:
@@ -90,6 +91,7 @@ async def overview(engine: Database, org: tuple[UUID, str] | None, clock: Clock)
             _dicts(await session.fetch("top_groups", org_id, MAX_ROWS, MAX_COUNTS)),
             _dicts(await session.fetch("top_operations", org_id, MAX_ROWS)),
             _dicts(await session.fetch("top_alerts", org_id, MAX_ROWS)),
+            tuple(row["scope"] for row in await session.fetch("get_pauses", org_id) if row["paused_at"] is not None),
         )
 
 

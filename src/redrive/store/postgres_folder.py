@@ -26,6 +26,7 @@ from pathlib import Path
 from redrive.process import User
 from redrive.store.postgres_errors import EmbeddedError
 
+LOG = "postgres.log"
 SYSTEM_USER = "redrive-postgres"
 SOCKET_NAME = ".s.PGSQL.5432"
 MAX_SOCKET_PATH_BYTES = 107  # sun_path of Linux, less its final NUL
@@ -51,7 +52,7 @@ class DataFolder:
 
     @property
     def log(self) -> Path:
-        return self.path / "postgres.log"
+        return self.path / LOG
 
     @property
     def owner_uid(self) -> int:

@@ -10,6 +10,7 @@ from datetime import datetime
 
 import asyncpg
 
+from redrive.core.brief import brief
 from redrive.core.findings import Examined, Seen, examined, not_made
 from redrive.store.db import ENGINE_PLANS, LOST, Connection, Record, connect, query
 
@@ -137,7 +138,7 @@ async def _examined(looking: Looking, examination: Examination) -> Examined:
         why = f"The database user may not see it: {error}."
     except Exception as error:  # noqa: BLE001 - also a bug of ours hides no other examination
         looking.drop()
-        why = f"{type(error).__name__}: {error}."
+        why = f"{brief(error)}."
     else:
         return examined(examination.name, examination.title, seen, time.monotonic() - began)
     return not_made(examination.name, examination.title, why, time.monotonic() - began)

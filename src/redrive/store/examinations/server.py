@@ -6,6 +6,7 @@ from collections.abc import Callable
 from contextlib import AsyncExitStack
 from datetime import UTC, datetime
 
+from redrive.core.brief import brief
 from redrive.core.findings import Finding, Seen, problem, span, warning
 from redrive.store.db import LOST, Record
 from redrive.store.examinations.looking import Examination, Looking
@@ -120,7 +121,7 @@ async def look_at_direct(looking: Looking, url: str) -> Seen:
     try:
         one, other = await _asked(looking, url, url)
     except LOST as error:
-        what = f"REDRIVE_DATABASE_DIRECT_URL leads to no database: {type(error).__name__}: {error}."
+        what = f"REDRIVE_DATABASE_DIRECT_URL leads to no database: {brief(error)}."
         return Seen(what, [problem(what, _WITHOUT_DIRECT, "See that its address, user and password are right.")])
     found = []
     if (one["name"], one["started_at"]) != (here["name"], here["started_at"]):
