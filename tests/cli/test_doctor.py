@@ -371,6 +371,35 @@ async def test_of_a_url_that_cannot_be_read_nothing_is_repeated(url: str, tmp_pa
     assert "hunter" not in repr(diagnosis)
 
 
+async def test_where_no_redrive_runs_that_is_the_problem_whoever_was_heard_of_a_moment_ago(data_dir: Path) -> None:
+    """All of it was killed: the database cannot know. What follows from it is not told beside it."""
+    folder = data_dir / "data"
+    server = await EmbeddedPostgres.start(folder)
+    migrated = await redrive("migrate", "--data-dir", str(folder))
+    assert migrated.code == 0, migrated.err
+    sql = await asyncpg.connect(server.url)
+    try:
+        await sql.execute("""
+            SET ROLE redrive_engine;
+            INSERT INTO redrive.worker VALUES (gen_random_uuid(), now(), now(), 'a', 1, '1', '{http}', 5);
+            INSERT INTO redrive.job (name, every_s, since, seen_at)
+            VALUES ('stale', 10, now() - interval '1 hour', now() - interval '1 hour')""")
+        beside = await diagnose(load_settings(data_dir=folder), server.url)
+    finally:
+        await sql.close()
+        await server.stop()
+    assert "The background job 'stale' has not run well for 60 min; it should every 10 s." in _said(beside)
+    ended = await redrive("doctor", "--json", "--data-dir", str(folder))
+    assert ended.code == 1
+    told = {one["name"]: one for one in ended.object["examinations"]}
+    assert [name for name, one in told.items() if one["findings"]] == ["api"]
+    [finding] = told["api"]["findings"]
+    assert finding["severity"] == "problem"
+    assert finding["what"] == f"No Redrive runs on {folder}: nothing is accepted or delivered."
+    assert "`redrive serve`" in finding["fix"]
+    assert told["workers"]["saw"] == "At work: 0 workers, for no Redrive runs here."
+
+
 @pytest.mark.parametrize("env", [{"REDRIVE_PORT": "x"}, {"REDRIVE_DATA_DIR": "/nonexistent"}])
 async def test_where_nothing_can_be_found_out_that_is_the_finding(env: dict[str, str]) -> None:
     ended = await redrive("doctor", env=env)

@@ -66,6 +66,7 @@ class Looking:
 
     url: str = field(repr=False)
     limits: Limits
+    nobody_runs: bool = False  # the server was started to be examined, whoever the database says was heard of
     _connection: "Connection | None" = None
 
     async def open(self) -> Connection:

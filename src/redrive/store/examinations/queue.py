@@ -8,7 +8,7 @@ from redrive.core.findings import Finding, Seen, counted, problem, span, warning
 from redrive.core.ports import HTTP_QUEUE
 from redrive.store.clock import DatabaseClock
 from redrive.store.db import Record
-from redrive.store.examinations.looking import Examination, Looking
+from redrive.store.examinations.looking import Examination, Limits, Looking
 from redrive.store.jobs import MAX_JOBS_SHOWN
 from redrive.store.workers import MAX_WORKERS_SHOWN, SILENT_AFTER_S
 
@@ -27,6 +27,8 @@ NEEDED = {
 
 
 async def look_at_workers(looking: Looking) -> Seen:
+    if looking.nobody_runs:
+        return Seen("At work: 0 workers, for no Redrive runs here.")
     now = looking.limits.now or DatabaseClock().now()
     rows = await looking.rows("list_workers", now, MAX_WORKERS_SHOWN, as_engine=True)
     due = await looking.rows("doctor_due", now, MAX_STREAMS, None, None, as_engine=True)
@@ -199,15 +201,15 @@ async def look_at_background(looking: Looking) -> Seen:
     operations = await looking.rows("doctor_operations", limits.now, limits.step_late_s, as_engine=True)
     untold = await looking.row("doctor_untold", limits.now, as_engine=True)
     broker = await looking.rows("doctor_broker", as_engine=True)
-    found = [_operation_finding(row) for row in operations]
-    if untold["since_s"] is not None and untold["since_s"] >= limits.untold_s:
-        found.append(
-            warning(
-                f"{untold['n']} notices wait to be told, the oldest since {span(untold['since_s'])}.",
-                "Nobody is told of dead letters and of endpoints that fail.",
-                "Workers tell them: start one (`redrive worker`).",
-            )
-        )
+    jobs = await looking.rows("list_jobs", limits.now, MAX_JOBS_SHOWN, as_engine=True)
+    tally = await looking.rows("doctor_tally", limits.now, as_engine=True)
+    if looking.nobody_runs:  # that they do not go on follows from it
+        found = [_operation_finding(row) for row in operations if row["state"] == "paused"]
+    else:
+        found = [_operation_finding(row) for row in operations]
+        found += _untold_findings(untold, limits)
+        found += [finding for row in jobs for finding in _job_findings(row)]
+        found += _tally_findings(tally, limits)
     found += [
         warning(
             f"The queue {row['queue']!r} of RabbitMQ is not collected: {row['problem']}",
@@ -216,22 +218,35 @@ async def look_at_background(looking: Looking) -> Seen:
         )
         for row in broker
     ]
-    jobs = await looking.rows("list_jobs", limits.now, MAX_JOBS_SHOWN, as_engine=True)
-    found += [finding for row in jobs for finding in _job_findings(row)]
-    tally = await looking.rows("doctor_tally", limits.now, as_engine=True)
-    if tally and tally[0]["since_s"] >= limits.unrolled_s:
-        found.append(
-            warning(
-                f"What happened since {span(tally[0]['since_s'])} is not rolled up.",
-                "Numbers stay exact, but to read them takes longer by the minute, and the tally grows.",
-                "Workers and API servers roll it up: start one, or see in its log why it cannot.",
-            )
-        )
     return Seen(
         f"Background jobs: {len(jobs)} known; operations that stand still: {len(operations)};"
         f" notices that wait to be told: {untold['n']}.",
         found,
     )
+
+
+def _untold_findings(untold: Record, limits: Limits) -> list[Finding]:
+    if untold["since_s"] is None or untold["since_s"] < limits.untold_s:
+        return []
+    return [
+        warning(
+            f"{untold['n']} notices wait to be told, the oldest since {span(untold['since_s'])}.",
+            "Nobody is told of dead letters and of endpoints that fail.",
+            "Workers tell them: start one (`redrive worker`).",
+        )
+    ]
+
+
+def _tally_findings(tally: Sequence[Record], limits: Limits) -> list[Finding]:
+    if not tally or tally[0]["since_s"] < limits.unrolled_s:
+        return []
+    return [
+        warning(
+            f"What happened since {span(tally[0]['since_s'])} is not rolled up.",
+            "Numbers stay exact, but to read them takes longer by the minute, and the tally grows.",
+            "Workers and API servers roll it up: start one, or see in its log why it cannot.",
+        )
+    ]
 
 
 def _job_findings(row: Record) -> list[Finding]:
