@@ -2,6 +2,8 @@
 
 import re
 import shlex
+from datetime import timedelta
+from functools import partial
 
 from redrive.store.examinations.queue import QUEUE
 from redrive.store.pausing import PauseScope
@@ -99,6 +101,28 @@ async def test_what_is_held_open_or_dead_is_found_with_the_command_for_it(live: 
     assert any(fix.startswith("redrive dead list --fingerprint ") for fix in fixes)
     assert "Workers tell them: start one (`redrive worker`)." in fixes  # of the dead letters
     assert len(fixes) == 4
+
+
+async def test_a_breaker_that_does_not_close_is_found_whatever_its_last_probe_changed(live: Engine) -> None:
+    """Each probe comes within five minutes of the one before, and begins its state anew."""
+    broken = await live.endpoint("broken")
+    now = await live.sql.fetchval("SELECT clock_timestamp()")
+    probe = partial(live.db.fetch, "begin_probe")
+    opened = partial(live.db.fetch, "open_breaker")
+    endpoint = (live.org_id, broken)
+    await opened(now - timedelta(minutes=20), *endpoint, "closed", 60.0, "Too many tries failed.")
+    for ago_min in (15, 10, 5):
+        assert await probe(now - timedelta(minutes=ago_min), *endpoint, 60.0)
+        assert await opened(now - timedelta(minutes=ago_min - 1), *endpoint, "probing", 60.0, "Too many tries failed.")
+    assert await probe(now - timedelta(minutes=1), *endpoint, 60.0)
+    (found,) = findings(await made(live.url, QUEUE[3:4], now=now))
+    assert found.what == (
+        "The breaker of 'broken' ('default') is probing, and is not closed since 20 min: Too many tries failed."
+    )
+    assert await live.db.fetch("begin_ramp", now, *endpoint)
+    (found,) = findings(await made(live.url, QUEUE[3:4], now=now))
+    assert "is ramping, and is not closed since 20 min" in found.what
+    assert findings(await made(live.url, QUEUE[3:4], now=now - timedelta(minutes=16))) == []
 
 
 async def test_the_biggest_cause_is_told_also_where_it_was_counted_in_many_shards(live: Engine) -> None:
