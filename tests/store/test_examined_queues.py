@@ -5,6 +5,7 @@ import shlex
 from datetime import timedelta
 from functools import partial
 
+from redrive.core.findings import Severity
 from redrive.store.examinations.queue import QUEUE
 from redrive.store.pausing import PauseScope
 from support.engine import PERSON, Engine, Shared
@@ -30,6 +31,24 @@ async def test_work_that_nobody_does_is_found_by_queue_and_with_what_to_start(li
     assert any("Nothing was heard of the worker b (process 2)" in what for what in said)
     assert any("Work is due since 2 h" in what for what in said)
     assert len(said) == 3
+
+
+async def test_where_all_workers_fell_silent_nothing_is_delivered_also_before_work_is_late(live: Engine) -> None:
+    a_worker = (
+        "INSERT INTO redrive.worker VALUES ($1, $2, $2::timestamptz - make_interval(secs => $3), 'a', 1, '1', '{}', 5)"
+    )
+    now = await in_two_hours(live)
+    for worker_id, silent_s in ((live.org_id, 61), (await live.endpoint(), 3600)):
+        await live.sql.execute(a_worker, worker_id, now, silent_s)
+    gravest, *others = findings(await made(live.url, QUEUE[:1], now=now))
+    assert (gravest.severity, gravest.what) == (
+        Severity.PROBLEM,
+        "No worker is at work: the last was heard of 61 s ago.",
+    )
+    assert gravest.why == "Nothing is delivered."
+    assert [other.severity for other in others] == [Severity.WARNING] * 2
+    await live.sql.execute("UPDATE redrive.worker SET seen_at = $2 WHERE id = $1", live.org_id, now)
+    assert [each.severity for each in findings(await made(live.url, QUEUE[:1], now=now))] == [Severity.WARNING]
 
 
 async def test_work_that_waits_behind_what_busy_workers_try_is_late_all_the_same(live: Engine) -> None:

@@ -41,11 +41,16 @@ async def look_at_workers(looking: Looking) -> Seen:
     unserved = sorted({row["queue"] for row in waiting} - served)
     found: list[Finding] = []
     for_workers = [queue for queue in unserved if not queue.startswith(NOTICE_PREFIX)]
-    if for_workers and not live:
-        since_s = max(row["since_s"] for row in waiting if row["queue"] in for_workers)
+    if not live and (for_workers or silent):
+        what = "No worker is at work"
+        if for_workers:
+            since_s = max(row["since_s"] for row in waiting if row["queue"] in for_workers)
+            what += f", and work is due since {span(since_s)} (queues: {', '.join(for_workers[:5])})"
+        else:
+            what += f": the last was heard of {span(silent[0]['silent_s'])} ago"
         found.append(
             problem(
-                f"No worker is at work, and work is due since {span(since_s)} (queues: {', '.join(for_workers[:5])}).",
+                f"{what}.",
                 "Nothing is delivered.",
                 "Start one: `redrive worker`, with `--app module:name` for Python handlers.",
             )
