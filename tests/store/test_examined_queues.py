@@ -6,6 +6,7 @@ from datetime import timedelta
 from functools import partial
 
 from redrive.core.findings import Severity
+from redrive.store.examinations.looking import Limits, Looking
 from redrive.store.examinations.queue import QUEUE
 from redrive.store.pausing import PauseScope
 from support.engine import PERSON, Engine, Shared
@@ -18,8 +19,8 @@ async def test_work_that_nobody_does_is_found_by_queue_and_with_what_to_start(li
     await live.accept()
     await live.sql.execute("SELECT redrive.enqueue('edi.orders', '{}')")
     later = await in_two_hours(live)
-    found = findings(await made(live.url, QUEUE[:2], now=later))
-    assert "No worker is at work" in found[0].what
+    (nobody,) = findings(await made(live.url, QUEUE[:2], now=later))
+    assert "No worker is at work" in nobody.what
     await live.sql.execute(
         "INSERT INTO redrive.worker VALUES ($1, $2, $2, 'a', 1, '1', '{http}', 5),"
         " ($3, $2, $2 - interval '1 hour', 'b', 2, '1', '{handler:edi.orders}', 5)",
@@ -29,8 +30,15 @@ async def test_work_that_nobody_does_is_found_by_queue_and_with_what_to_start(li
     said = [finding.what for finding in found]
     assert any("No worker serves the queue 'handler:edi.orders'" in what for what in said)
     assert any("Nothing was heard of the worker b (process 2)" in what for what in said)
-    assert any("Work is due since 2 h" in what for what in said)
+    late = (
+        "Work is due since 2 h (queue 'http', org 'default', endpoint 'hook'), and in 1 stream since more than 5 min."
+    )
+    assert late in said  # more workers like those at work would not help the other queue
     assert len(said) == 3
+    stopped = Looking(live.url, Limits(now=later), nobody_runs=True)
+    seen = [await each.look(stopped) for each in QUEUE[:2]]
+    await stopped.close()
+    assert [list(each.findings) for each in seen] == [[], []]
 
 
 async def test_where_all_workers_fell_silent_nothing_is_delivered_also_before_work_is_late(live: Engine) -> None:
@@ -56,6 +64,8 @@ async def test_work_that_waits_behind_what_busy_workers_try_is_late_all_the_same
     await live.accept_many(3)
     await live.sql.execute("UPDATE redrive.task SET due_at = due_at - interval '2 hours'")
     assert len(await live.claim(2)) == 2
+    a_worker = "INSERT INTO redrive.worker VALUES ($1, now(), now(), 'a', 1, '1', '{http}', 2)"
+    await live.sql.execute(a_worker, live.org_id)
     examined = await made(live.url, QUEUE[1:2])
     assert examined["due"].saw == "The oldest due task has waited 2 h."
     (late,) = findings(examined)

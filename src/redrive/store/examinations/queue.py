@@ -30,11 +30,9 @@ async def look_at_workers(looking: Looking) -> Seen:
     if looking.nobody_runs:
         return Seen("At work: 0 workers, for no Redrive runs here.")
     now = looking.limits.now or DatabaseClock().now()
-    rows = await looking.rows("list_workers", now, MAX_WORKERS_SHOWN, as_engine=True)
+    live, silent = await _workers(looking)
     due = await looking.rows("doctor_due", now, MAX_STREAMS, None, None, as_engine=True)
-    live = [row for row in rows if row["silent_s"] < SILENT_AFTER_S]
-    silent = [row for row in rows if row["silent_s"] >= SILENT_AFTER_S]
-    served = {queue for row in live for queue in row["queues"]}
+    served = _queues(live)
     waiting = [
         row for row in due if row["since_s"] >= looking.limits.unserved_s and row["queue"] not in SERVED_BY_THE_API
     ]
@@ -71,6 +69,18 @@ async def look_at_workers(looking: Looking) -> Seen:
     return Seen(f"At work: {at_work}; silent: {len(silent)}.", found)
 
 
+async def _workers(looking: Looking) -> tuple[list[Record], list[Record]]:
+    """Those at work, and those that fell silent."""
+    now = looking.limits.now or DatabaseClock().now()
+    rows = await looking.rows("list_workers", now, MAX_WORKERS_SHOWN, as_engine=True)
+    live = [row for row in rows if row["silent_s"] < SILENT_AFTER_S and not looking.nobody_runs]
+    return live, [row for row in rows if row["silent_s"] >= SILENT_AFTER_S]
+
+
+def _queues(workers: Sequence[Record]) -> set[str]:
+    return {queue for row in workers for queue in row["queues"]}
+
+
 def _unserved_finding(queue: str, waiting: Sequence[Record]) -> Finding:
     since_s = max(row["since_s"] for row in waiting if row["queue"] == queue)
     kind, _, name = queue.partition(":")
@@ -84,8 +94,11 @@ def _unserved_finding(queue: str, waiting: Sequence[Record]) -> Finding:
 async def look_at_due(looking: Looking) -> Seen:
     limits = looking.limits
     rows = await looking.rows("doctor_due", limits.now, MAX_STREAMS, None, None, as_engine=True)
-    for_workers = [row for row in rows if not row["waits_for_more"]]
-    late = [row for row in for_workers if row["since_s"] >= limits.due_s and row["queue"] not in SERVED_BY_THE_API]
+    live, _ = await _workers(looking)
+    # Of the queues that nobody serves the examination of the workers tells: more of those at work would not help.
+    served = _queues(live) - SERVED_BY_THE_API
+    for_workers = [row for row in rows if not row["waits_for_more"] and row["queue"] in served]
+    late = [row for row in for_workers if row["since_s"] >= limits.due_s]
     oldest = f"The oldest due task has waited {span(rows[0]['since_s'])}." if rows else "Nothing is due."
     if rows and rows[0]["waits_for_more"]:
         oldest += " It waits for its endpoint: a breaker, a limit, or a hub."
@@ -97,8 +110,8 @@ async def look_at_due(looking: Looking) -> Seen:
             tell(
                 f"Work is due since {span(worst['since_s'])} (queue {worst['queue']!r}, org {worst['org']!r}"
                 + (f", endpoint {worst['endpoint']!r}" if worst["endpoint"] else "")
-                + f"), and in {len(late)} streams since more than {span(limits.due_s)}.",
-                "Workers do not keep up, or are not there: deliveries come late.",
+                + f"), and in {counted(len(late), 'stream')} since more than {span(limits.due_s)}.",
+                "Workers do not keep up: deliveries come late.",
                 "Run more workers (`redrive worker`, or `serve --workers`), or raise REDRIVE_CONCURRENCY; `redrive"
                 " top` shows whether it"
                 " shrinks.",
