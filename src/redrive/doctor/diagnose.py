@@ -19,7 +19,7 @@ from redrive.store.examinations.looking import Examination, Limits, Looking, exa
 from redrive.store.examinations.queue import QUEUE
 from redrive.store.examinations.schema import CATALOGUED, MIGRATIONS
 from redrive.store.examinations.server import Clock, server_examinations, this_machines_clock
-from redrive.store.examinations.upkeep import UPKEEP
+from redrive.store.examinations.upkeep import LOCKS, UPKEEP
 from redrive.store.seal import Sealer
 from redrive.store.workers import MAX_WORKERS_SHOWN
 
@@ -99,9 +99,9 @@ async def _database(settings: Settings, looking: Looking, clock: Clock) -> list[
         if not made[0].made:
             made = [unreachable(f"The database {_shown(looking.url)} cannot be reached: {made[0].saw}")]
             return made + _left_out(
-                [*server[1:], MIGRATIONS, *CATALOGUED, *UPKEEP, *QUEUE], "The database does not answer."
+                [*server[1:], LOCKS, MIGRATIONS, *CATALOGUED, *UPKEEP, *QUEUE], "The database does not answer."
             )
-        made += await examine(looking, [*server[1:], MIGRATIONS])
+        made += await examine(looking, [*server[1:], LOCKS, MIGRATIONS])
         if not made[-1].is_fine:
             is_other = "The schema is not the one that this Redrive knows."
             why = is_other if made[-1].made else "What was applied to the database could not be seen."
