@@ -15,6 +15,7 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import asyncpg
 import pytest
@@ -398,6 +399,33 @@ async def test_where_no_redrive_runs_that_is_the_problem_whoever_was_heard_of_a_
     assert finding["what"] == f"No Redrive runs on {folder}: nothing is accepted or delivered."
     assert "`redrive serve`" in finding["fix"]
     assert told["workers"]["saw"] == "At work: 0 workers, for no Redrive runs here."
+    assert "psql" not in told["connection"]["saw"]
+
+
+async def test_the_prompt_that_it_names_opens_the_embedded_database_with_whatever_rights_its_sql_needs(
+    data_dir: Path,
+) -> None:
+    folder = data_dir / "it's data"
+    server = await EmbeddedPostgres.start(folder)
+    try:
+        diagnosis = await diagnose(load_settings(data_dir=folder), server.url)
+        [connection] = [one for one in diagnosis.examinations if one.name == "connection"]
+        line = connection.saw.partition(" For SQL: ")[2]
+        assert await _answer(
+            f"{line} -XAtc 'SELECT current_database(), usesuper FROM pg_user WHERE usename = user'"
+        ) == ("redrive|t")
+        assert str(urlsplit(server.superuser_url).password) not in repr(diagnosis)
+    finally:
+        await server.stop()
+
+
+async def _answer(line: str) -> str:
+    """Of a command, as a person pastes it into a shell."""
+    process = await asyncio.create_subprocess_shell(
+        line, stdout=asyncio.subprocess.PIPE, env={"PATH": os.environ["PATH"]}
+    )
+    out, _ = await process.communicate()
+    return out.decode().strip()
 
 
 @pytest.mark.parametrize("env", [{"REDRIVE_PORT": "x"}, {"REDRIVE_DATA_DIR": "/nonexistent"}])

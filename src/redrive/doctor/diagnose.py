@@ -4,8 +4,10 @@ examine.
 Called by the command line, which finds the database; tests call it with clocks and limits of their own.
 """
 
+import asyncio
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 
 from redrive.core.findings import Diagnosis, Examined, Seen, examined, not_made, problem, warning
@@ -15,6 +17,7 @@ from redrive.doctor.surroundings import SEAL_FILE, look_at_api, look_at_broker, 
 from redrive.settings import Settings
 from redrive.store.clock import DatabaseClock
 from redrive.store.db import shown
+from redrive.store.embedded import prompt
 from redrive.store.examinations.looking import Examination, Limits, Looking, examine
 from redrive.store.examinations.queue import QUEUE
 from redrive.store.examinations.schema import CATALOGUED, MIGRATIONS
@@ -101,6 +104,9 @@ async def _database(settings: Settings, looking: Looking, clock: Clock) -> list[
             return made + _left_out(
                 [*server[1:], LOCKS, MIGRATIONS, *CATALOGUED, *UPKEEP, *QUEUE], "The database does not answer."
             )
+        if settings.database_url is None and not looking.nobody_runs:  # else it ends with this command
+            line = await asyncio.to_thread(prompt, settings.data_dir)
+            made = [replace(made[0], saw=f"{made[0].saw} For SQL: {line}")] if line else made
         made += await examine(looking, [*server[1:], LOCKS, MIGRATIONS])
         if not made[-1].is_fine:
             is_other = "The schema is not the one that this Redrive knows."
