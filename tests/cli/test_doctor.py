@@ -13,6 +13,7 @@ import termios
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from functools import partial
+from importlib import resources
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -28,11 +29,11 @@ from redrive.cli.top import _chosen
 from redrive.cli.top_view import lines, shape
 from redrive.core.findings import Diagnosis, Severity
 from redrive.doctor import surroundings
-from redrive.doctor.configuration import look_at_settings
+from redrive.doctor.configuration import NO_SETTINGS, look_at_settings
 from redrive.doctor.diagnose import diagnose, unreadable
 from redrive.doctor.mail import look_at_mail
 from redrive.doctor.surroundings import api_address, look_at_api, look_at_folder
-from redrive.settings import load_settings
+from redrive.settings import Settings, load_settings
 from redrive.store.clock import DatabaseClock
 from redrive.store.embedded import EmbeddedPostgres
 from redrive.store.examinations.looking import Limits, Looking
@@ -273,6 +274,37 @@ def _said(diagnosis: Diagnosis) -> list[str]:
 def test_settings_that_contradict_each_other_or_are_risky_are_told(given: dict[str, Any], says: str) -> None:
     [finding] = look_at_settings(load_settings(**given)).findings
     assert says in finding.what
+
+
+def test_a_name_in_the_environment_that_nobody_reads_is_told_without_what_it_says() -> None:
+    environment = {
+        "REDRIVE_CONCURENCY": "a-secret",
+        "REDRIVE_SOMETHING_ELSE": "a-secret",
+        "redrive_concurrency": "7",  # case does not matter
+        "REDRIVE_CONFIG": "/etc/redrive.toml",
+        "REDRIVE_RETENTION_EVERY": "",
+        "REDRIVE_SERVICE_HOST": "10.0.0.1",
+        "REDRIVE_PORT_8080_TCP_ADDR": "10.0.0.1",
+        "PATH": "/bin",
+    }
+    found = look_at_settings(load_settings(), environment).findings
+    assert [(finding.severity, finding.what) for finding in found] == [
+        (Severity.WARNING, "REDRIVE_CONCURENCY is no setting; is REDRIVE_CONCURRENCY meant?"),
+        (Severity.WARNING, "REDRIVE_SOMETHING_ELSE is no setting."),
+    ]
+    assert "a-secret" not in repr(found)
+
+
+def test_whatever_else_is_read_from_the_environment_is_known_to_be_no_setting() -> None:
+    files = Path(str(resources.files("redrive"))).rglob("*.py")
+    source = "".join(file.read_text() for file in files if file.name != "configuration.py")
+    named = set(re.findall(r'"(REDRIVE_[A-Z_]+[A-Z])"', source))
+    assert named - {f"REDRIVE_{name.upper()}" for name in Settings.model_fields} == NO_SETTINGS
+
+
+async def test_the_doctor_looks_at_the_environment_it_has() -> None:
+    ended = await redrive("doctor", "--json", url="postgresql://me@127.0.0.1:9/books", env={"REDRIVE_PROT": "1"})
+    assert "REDRIVE_PROT is no setting; is REDRIVE_PORT meant?" in ended.out
 
 
 def test_settings_as_they_come_are_fine() -> None:

@@ -5,10 +5,12 @@ Called by the command line, which finds the database; tests call it with clocks 
 """
 
 import asyncio
+import os
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 
 from redrive.core.findings import Diagnosis, Examined, Seen, examined, not_made, problem, warning
 from redrive.doctor.configuration import look_at_settings
@@ -47,7 +49,7 @@ async def diagnose(
     """
     limits = limits or Limits()
     made = [
-        await _made(*SETTINGS, lambda: _at_once(look_at_settings, settings)),
+        await _made(*SETTINGS, lambda: _at_once(partial(look_at_settings, environment=os.environ), settings)),
         await _made(*FOLDER, lambda: _at_once(look_at_folder, settings)),
     ]
     if url is not None:
