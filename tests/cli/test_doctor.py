@@ -13,8 +13,10 @@ import termios
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from functools import partial
+from importlib import resources
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import asyncpg
 import pytest
@@ -27,11 +29,11 @@ from redrive.cli.top import _chosen
 from redrive.cli.top_view import lines, shape
 from redrive.core.findings import Diagnosis, Severity
 from redrive.doctor import surroundings
-from redrive.doctor.configuration import look_at_settings
+from redrive.doctor.configuration import NO_SETTINGS, look_at_settings
 from redrive.doctor.diagnose import diagnose, unreadable
 from redrive.doctor.mail import look_at_mail
 from redrive.doctor.surroundings import api_address, look_at_api, look_at_folder
-from redrive.settings import load_settings
+from redrive.settings import Settings, load_settings
 from redrive.store.clock import DatabaseClock
 from redrive.store.embedded import EmbeddedPostgres
 from redrive.store.examinations.looking import Limits, Looking
@@ -274,6 +276,37 @@ def test_settings_that_contradict_each_other_or_are_risky_are_told(given: dict[s
     assert says in finding.what
 
 
+def test_a_name_in_the_environment_that_nobody_reads_is_told_without_what_it_says() -> None:
+    environment = {
+        "REDRIVE_CONCURENCY": "a-secret",
+        "REDRIVE_SOMETHING_ELSE": "a-secret",
+        "redrive_concurrency": "7",  # case does not matter
+        "REDRIVE_CONFIG": "/etc/redrive.toml",
+        "REDRIVE_RETENTION_EVERY": "",
+        "REDRIVE_SERVICE_HOST": "10.0.0.1",
+        "REDRIVE_PORT_8080_TCP_ADDR": "10.0.0.1",
+        "PATH": "/bin",
+    }
+    found = look_at_settings(load_settings(), environment).findings
+    assert [(finding.severity, finding.what) for finding in found] == [
+        (Severity.WARNING, "REDRIVE_CONCURENCY is no setting; is REDRIVE_CONCURRENCY meant?"),
+        (Severity.WARNING, "REDRIVE_SOMETHING_ELSE is no setting."),
+    ]
+    assert "a-secret" not in repr(found)
+
+
+def test_whatever_else_is_read_from_the_environment_is_known_to_be_no_setting() -> None:
+    files = Path(str(resources.files("redrive"))).rglob("*.py")
+    source = "".join(file.read_text() for file in files if file.name != "configuration.py")
+    named = set(re.findall(r'"(REDRIVE_[A-Z_]+[A-Z])"', source))
+    assert named - {f"REDRIVE_{name.upper()}" for name in Settings.model_fields} == NO_SETTINGS
+
+
+async def test_the_doctor_looks_at_the_environment_it_has() -> None:
+    ended = await redrive("doctor", "--json", url="postgresql://me@127.0.0.1:9/books", env={"REDRIVE_PROT": "1"})
+    assert "REDRIVE_PROT is no setting; is REDRIVE_PORT meant?" in ended.out
+
+
 def test_settings_as_they_come_are_fine() -> None:
     assert look_at_settings(load_settings()).findings == []
     assert look_at_settings(load_settings(allow_networks="10.1.0.0/16,127.0.0.0/8")).findings == []
@@ -370,6 +403,62 @@ async def test_of_a_url_that_cannot_be_read_nothing_is_repeated(url: str, tmp_pa
     diagnosis = await diagnose(load_settings(data_dir=tmp_path, database_url=url), url)
     assert diagnosis.needs_somebody
     assert "hunter" not in repr(diagnosis)
+
+
+async def test_where_no_redrive_runs_that_is_the_problem_whoever_was_heard_of_a_moment_ago(data_dir: Path) -> None:
+    """All of it was killed: the database cannot know. What follows from it is not told beside it."""
+    folder = data_dir / "data"
+    server = await EmbeddedPostgres.start(folder)
+    migrated = await redrive("migrate", "--data-dir", str(folder))
+    assert migrated.code == 0, migrated.err
+    sql = await asyncpg.connect(server.url)
+    try:
+        await sql.execute("""
+            SET ROLE redrive_engine;
+            INSERT INTO redrive.worker VALUES (gen_random_uuid(), now(), now(), 'a', 1, '1', '{http}', 5);
+            INSERT INTO redrive.job (name, every_s, since, seen_at)
+            VALUES ('stale', 10, now() - interval '1 hour', now() - interval '1 hour')""")
+        beside = await diagnose(load_settings(data_dir=folder), server.url)
+    finally:
+        await sql.close()
+        await server.stop()
+    assert "The background job 'stale' has not run well for 60 min; it should every 10 s." in _said(beside)
+    ended = await redrive("doctor", "--json", "--data-dir", str(folder))
+    assert ended.code == 1
+    told = {one["name"]: one for one in ended.object["examinations"]}
+    assert [name for name, one in told.items() if one["findings"]] == ["api"]
+    [finding] = told["api"]["findings"]
+    assert finding["severity"] == "problem"
+    assert finding["what"] == f"No Redrive runs on {folder}: nothing is accepted or delivered."
+    assert "`redrive serve`" in finding["fix"]
+    assert told["workers"]["saw"] == "At work: 0 workers, for no Redrive runs here."
+    assert "psql" not in told["connection"]["saw"]
+
+
+async def test_the_prompt_that_it_names_opens_the_embedded_database_with_whatever_rights_its_sql_needs(
+    data_dir: Path,
+) -> None:
+    folder = data_dir / "it's data"
+    server = await EmbeddedPostgres.start(folder)
+    try:
+        diagnosis = await diagnose(load_settings(data_dir=folder), server.url)
+        [connection] = [one for one in diagnosis.examinations if one.name == "connection"]
+        line = connection.saw.partition(" For SQL: ")[2]
+        assert await _answer(
+            f"{line} -XAtc 'SELECT current_database(), usesuper FROM pg_user WHERE usename = user'"
+        ) == ("redrive|t")
+        assert str(urlsplit(server.superuser_url).password) not in repr(diagnosis)
+    finally:
+        await server.stop()
+
+
+async def _answer(line: str) -> str:
+    """Of a command, as a person pastes it into a shell."""
+    process = await asyncio.create_subprocess_shell(
+        line, stdout=asyncio.subprocess.PIPE, env={"PATH": os.environ["PATH"]}
+    )
+    out, _ = await process.communicate()
+    return out.decode().strip()
 
 
 @pytest.mark.parametrize("env", [{"REDRIVE_PORT": "x"}, {"REDRIVE_DATA_DIR": "/nonexistent"}])

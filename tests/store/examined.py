@@ -8,11 +8,11 @@ from redrive.store.examinations.looking import Examination, Limits, Looking, exa
 from redrive.store.examinations.queue import QUEUE
 from redrive.store.examinations.schema import CATALOGUED, MIGRATIONS
 from redrive.store.examinations.server import server_examinations, this_machines_clock
-from redrive.store.examinations.upkeep import UPKEEP
+from redrive.store.examinations.upkeep import LOCKS, UPKEEP
 from support.engine import Engine
 
 # This server is quick and not durable (conftest.FAST_SETTINGS): that is found, and nothing else.
-ALL = [*server_examinations(this_machines_clock, pooler=False), MIGRATIONS, *CATALOGUED, *UPKEEP, *QUEUE]
+ALL = [*server_examinations(this_machines_clock, pooler=False), LOCKS, MIGRATIONS, *CATALOGUED, *UPKEEP, *QUEUE]
 NOT_DURABLE = {"fsync is off.", "full_page_writes is off.", "synchronous_commit is off."}
 
 

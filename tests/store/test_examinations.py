@@ -23,7 +23,7 @@ from redrive.store.examinations.server import (
     look_at_clock,
     look_at_connection,
 )
-from redrive.store.examinations.upkeep import UPKEEP, _is_mostly_empty
+from redrive.store.examinations.upkeep import LOCKS, UPKEEP, _is_mostly_empty
 from support.engine import Connection, Engine
 
 from .examined import ALL, NOT_DURABLE, findings, in_two_hours, made
@@ -231,14 +231,53 @@ async def test_who_waits_for_a_lock_is_found_with_who_has_it(live: Engine) -> No
         await holder.execute("BEGIN; SELECT pg_advisory_xact_lock(42)")
         waiting = asyncio.create_task(waiter.execute("SELECT pg_advisory_lock(42)"))
         await live.until("SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted)")
-        [found] = findings(await made(live.url, UPKEEP[2:], now=await in_two_hours(live)))
-        assert f"Process {waiter.get_server_pid()} " in found.what
+        [found] = findings(await made(live.url, [LOCKS], now=await in_two_hours(live)))
+        assert found.what.startswith("1 session waits for a lock on (advisory) that process ")
+        assert f"process {waiter.get_server_pid()} " in found.what
         assert f"process {holder.get_server_pid()} " in found.what
         await holder.execute("ROLLBACK")
         await waiting
     finally:
         await holder.close()
         await waiter.close()
+
+
+async def test_whoever_keeps_many_waiting_is_found_once_with_how_many_and_before_what_suffers_from_it(
+    live: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those who read wait behind one who wants the table to itself, who waits for one who has read."""
+    monkeypatch.setattr("redrive.store.examinations.looking.LOCK_TIMEOUT_S", 0.02)
+    sessions = [await asyncpg.connect(live.url, server_settings={"role": "redrive_engine"}) for _ in range(6)]
+    holder, first, *others = sessions
+    waiting = []
+    try:
+        await holder.execute("BEGIN; SELECT 1 FROM redrive.worker")
+        waits = "SELECT count(*) = $1 FROM pg_locks WHERE NOT granted AND relation = 'redrive.worker'::regclass"
+        for n, (session, mode) in enumerate([(first, "EXCLUSIVE"), *((other, "SHARE") for other in others)], start=1):
+            waiting.append(asyncio.create_task(_locked(session, mode)))
+            await live.until(waits, n)
+        limits = Limits(now=await in_two_hours(live))
+        diagnosis = await diagnose(load_settings(database_url=live.url), live.url, limits=limits)
+        examined = {one.name: one for one in diagnosis.examinations}
+        [found] = examined["locks"].findings
+        assert found.what.startswith(
+            f"5 sessions wait for a lock on redrive.worker that process {holder.get_server_pid()} "
+        )
+        assert f"the first of them is process {first.get_server_pid()} " in found.what
+        assert found.fix.startswith(f"SELECT pg_terminate_backend({holder.get_server_pid()});")
+        names = list(examined)
+        assert names.index("locks") < names.index("migrations") < names.index("workers")
+        assert not examined["workers"].made
+    finally:
+        await holder.close()
+        await asyncio.gather(*waiting)
+        for session in sessions:
+            await session.close()
+
+
+async def _locked(session: Connection, mode: str) -> None:
+    async with session.transaction():
+        await session.execute(f"LOCK TABLE redrive.worker IN ACCESS {mode} MODE")
 
 
 async def test_an_examination_that_cannot_be_made_is_told_and_hides_no_other(

@@ -2,7 +2,11 @@
 
 import re
 import shlex
+from datetime import timedelta
+from functools import partial
 
+from redrive.core.findings import Severity
+from redrive.store.examinations.looking import Limits, Looking
 from redrive.store.examinations.queue import QUEUE
 from redrive.store.pausing import PauseScope
 from support.engine import PERSON, Engine, Shared
@@ -15,8 +19,8 @@ async def test_work_that_nobody_does_is_found_by_queue_and_with_what_to_start(li
     await live.accept()
     await live.sql.execute("SELECT redrive.enqueue('edi.orders', '{}')")
     later = await in_two_hours(live)
-    found = findings(await made(live.url, QUEUE[:2], now=later))
-    assert "No worker is at work" in found[0].what
+    (nobody,) = findings(await made(live.url, QUEUE[:2], now=later))
+    assert "No worker is at work" in nobody.what
     await live.sql.execute(
         "INSERT INTO redrive.worker VALUES ($1, $2, $2, 'a', 1, '1', '{http}', 5),"
         " ($3, $2, $2 - interval '1 hour', 'b', 2, '1', '{handler:edi.orders}', 5)",
@@ -26,8 +30,33 @@ async def test_work_that_nobody_does_is_found_by_queue_and_with_what_to_start(li
     said = [finding.what for finding in found]
     assert any("No worker serves the queue 'handler:edi.orders'" in what for what in said)
     assert any("Nothing was heard of the worker b (process 2)" in what for what in said)
-    assert any("Work is due since 2 h" in what for what in said)
+    late = (
+        "Work is due since 2 h (queue 'http', org 'default', endpoint 'hook'), and in 1 stream since more than 5 min."
+    )
+    assert late in said  # more workers like those at work would not help the other queue
     assert len(said) == 3
+    stopped = Looking(live.url, Limits(now=later), nobody_runs=True)
+    seen = [await each.look(stopped) for each in QUEUE[:2]]
+    await stopped.close()
+    assert [list(each.findings) for each in seen] == [[], []]
+
+
+async def test_where_all_workers_fell_silent_nothing_is_delivered_also_before_work_is_late(live: Engine) -> None:
+    a_worker = (
+        "INSERT INTO redrive.worker VALUES ($1, $2, $2::timestamptz - make_interval(secs => $3), 'a', 1, '1', '{}', 5)"
+    )
+    now = await in_two_hours(live)
+    for worker_id, silent_s in ((live.org_id, 61), (await live.endpoint(), 3600)):
+        await live.sql.execute(a_worker, worker_id, now, silent_s)
+    gravest, *others = findings(await made(live.url, QUEUE[:1], now=now))
+    assert (gravest.severity, gravest.what) == (
+        Severity.PROBLEM,
+        "No worker is at work: the last was heard of 61 s ago.",
+    )
+    assert gravest.why == "Nothing is delivered."
+    assert [other.severity for other in others] == [Severity.WARNING] * 2
+    await live.sql.execute("UPDATE redrive.worker SET seen_at = $2 WHERE id = $1", live.org_id, now)
+    assert [each.severity for each in findings(await made(live.url, QUEUE[:1], now=now))] == [Severity.WARNING]
 
 
 async def test_work_that_waits_behind_what_busy_workers_try_is_late_all_the_same(live: Engine) -> None:
@@ -35,6 +64,8 @@ async def test_work_that_waits_behind_what_busy_workers_try_is_late_all_the_same
     await live.accept_many(3)
     await live.sql.execute("UPDATE redrive.task SET due_at = due_at - interval '2 hours'")
     assert len(await live.claim(2)) == 2
+    a_worker = "INSERT INTO redrive.worker VALUES ($1, now(), now(), 'a', 1, '1', '{http}', 2)"
+    await live.sql.execute(a_worker, live.org_id)
     examined = await made(live.url, QUEUE[1:2])
     assert examined["due"].saw == "The oldest due task has waited 2 h."
     (late,) = findings(examined)
@@ -101,6 +132,28 @@ async def test_what_is_held_open_or_dead_is_found_with_the_command_for_it(live: 
     assert len(fixes) == 4
 
 
+async def test_a_breaker_that_does_not_close_is_found_whatever_its_last_probe_changed(live: Engine) -> None:
+    """Each probe comes within five minutes of the one before, and begins its state anew."""
+    broken = await live.endpoint("broken")
+    now = await live.sql.fetchval("SELECT clock_timestamp()")
+    probe = partial(live.db.fetch, "begin_probe")
+    opened = partial(live.db.fetch, "open_breaker")
+    endpoint = (live.org_id, broken)
+    await opened(now - timedelta(minutes=20), *endpoint, "closed", 60.0, "Too many tries failed.")
+    for ago_min in (15, 10, 5):
+        assert await probe(now - timedelta(minutes=ago_min), *endpoint, 60.0)
+        assert await opened(now - timedelta(minutes=ago_min - 1), *endpoint, "probing", 60.0, "Too many tries failed.")
+    assert await probe(now - timedelta(minutes=1), *endpoint, 60.0)
+    (found,) = findings(await made(live.url, QUEUE[3:4], now=now))
+    assert found.what == (
+        "The breaker of 'broken' ('default') is probing, and is not closed since 20 min: Too many tries failed."
+    )
+    assert await live.db.fetch("begin_ramp", now, *endpoint)
+    (found,) = findings(await made(live.url, QUEUE[3:4], now=now))
+    assert "is ramping, and is not closed since 20 min" in found.what
+    assert findings(await made(live.url, QUEUE[3:4], now=now - timedelta(minutes=16))) == []
+
+
 async def test_the_biggest_cause_is_told_also_where_it_was_counted_in_many_shards(live: Engine) -> None:
     """Until the janitor folds them, each of its counts is smaller than those of others."""
     await live.sql.execute("INSERT INTO redrive.counter VALUES ($1, 'dead.open', -1, 1900)", live.org_id)
@@ -156,13 +209,13 @@ async def test_a_storm_of_failures_is_found_with_whom_to_pause(live: Engine) -> 
     """Of tries, not of tasks: what fails again and again keeps workers from the rest."""
     till, other = await live.endpoint("it's; quiet"), await live.endpoint("other", event_types=("never",))
     await live.sql.execute(
-        "INSERT INTO redrive.endpoint_history VALUES ($1, $2, clock_timestamp(), 10, 80, 0, 0),"
+        "INSERT INTO redrive.endpoint_history VALUES ($1, $2, clock_timestamp(), 10, 95, 0, 0),"
         " ($1, $3, clock_timestamp(), 5, 5, 0, 0), ($1, $3, clock_timestamp() - interval '1 hour', 0, 900, 0, 0)",
         *(live.org_id, till, other),
     )
-    assert findings(await made(live.url, QUEUE[2:4], failed_tries=86)) == []
-    (found,) = findings(await made(live.url, QUEUE[2:4], failed_tries=85))
-    assert found.what.startswith('85 of 100 tries of the last ten minutes failed, 80 of them at "it\'s; quiet"')
+    assert findings(await made(live.url, QUEUE[2:4], failed_tries=101)) == []
+    (found,) = findings(await made(live.url, QUEUE[2:4]))
+    assert found.what.startswith('100 of 115 tries of the last ten minutes failed, 95 of them at "it\'s; quiet"')
     pause, resume = (part.partition("redrive ")[2] for part in found.fix.rstrip(".").split("; what is held "))
     assert shlex.split(pause) == ["pause", "--endpoint", "it's; quiet"]
     assert shlex.split(resume) == ["resume", "--endpoint", "it's; quiet"]

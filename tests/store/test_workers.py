@@ -5,6 +5,7 @@ from datetime import timedelta
 import asyncpg
 import pytest
 
+from redrive.core.alerts import RULES
 from redrive.core.ports import WorkerCard
 from redrive.store.audit import Act
 from redrive.store.db import Database
@@ -44,8 +45,9 @@ async def test_the_one_heard_of_last_comes_first(engine: Engine, clock: ManualCl
     assert newest.host == "new"
 
 
-async def test_a_worker_that_was_killed_is_silent_after_two_minutes(engine: Engine, clock: ManualClock) -> None:
+async def test_a_worker_that_was_killed_is_silent_as_soon_as_alerts_miss_it(engine: Engine, clock: ManualClock) -> None:
     await Workers(engine.db, clock).beat(card())
+    assert [parameter.default for parameter in RULES["no_worker"].parameters] == [SILENT_AFTER_S]
     clock.advance(SILENT_AFTER_S - 1)
     assert [seen.is_silent for seen in await list_workers(engine.db, clock)] == [False]
     clock.advance(1)

@@ -130,7 +130,7 @@ def _tasks(numbers: Numbers) -> Iterator[Metric]:
 def _surroundings(numbers: Numbers) -> Iterator[Metric]:
     health = {name: numbers.endpoints.get(name, 0) for name in HEALTH}
     yield _gauges("redrive_endpoints", "Endpoints, by how they do.", "health", health)
-    yield GaugeMetricFamily("redrive_workers_alive", "Workers heard of in the last two minutes.", value=numbers.workers)
+    yield GaugeMetricFamily("redrive_workers_alive", "Workers heard of in the last minute.", value=numbers.workers)
     yield GaugeMetricFamily(
         "redrive_transaction_age_seconds",
         "For how long the oldest transaction of the database is open.",

@@ -11,6 +11,7 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
+from typing import NamedTuple
 from uuid import UUID
 
 import asyncpg
@@ -30,6 +31,14 @@ from redrive.store.seal import Sealer
 
 STARTING_PATIENCE_S = 10.0  # a server that is just being started, or is recovering
 POLL_S = 0.1
+
+
+class Located(NamedTuple):
+    """Where a database is, and how long it may take until somebody answers there."""
+
+    url: str
+    patience_s: float = 0.0
+    was_started: bool = False  # for this command: no Redrive runs
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,22 +111,21 @@ async def open_installation(place: Place) -> AsyncIterator[Database]:
 @asynccontextmanager
 async def reach(settings: Settings, *, any_schema: bool = False) -> AsyncIterator[str]:
     """The URL of a database that answers and, unless any will do, has the schema that this Redrive knows."""
-    async with located(settings) as (url, patience_s):
-        version = await answered_version(settings, url, patience_s)
+    async with located(settings) as there:
+        version = await answered_version(settings, there.url, there.patience_s)
         if not any_schema:
-            _require(version, url)
-        yield url
+            _require(version, there.url)
+        yield there.url
 
 
 @asynccontextmanager
-async def located(settings: Settings) -> AsyncIterator[tuple[str, float]]:
-    """The URL, and how long it may take until somebody answers there."""
+async def located(settings: Settings) -> AsyncIterator[Located]:
     if settings.database_url is not None:
-        yield settings.database_url, 0.0
+        yield Located(settings.database_url)
         return
     running = running_url(settings.data_dir)
     if running is not None:
-        yield running, STARTING_PATIENCE_S
+        yield Located(running, STARTING_PATIENCE_S)
         return
     if not (settings.data_dir / "postgres").exists():
         raise Unreachable(
@@ -127,7 +135,7 @@ async def located(settings: Settings) -> AsyncIterator[tuple[str, float]]:
     note(f"No Redrive runs on {settings.data_dir}: its PostgreSQL is started for this command.")
     postgres = await EmbeddedPostgres.start(settings.data_dir)
     try:
-        yield postgres.url, 0.0
+        yield Located(postgres.url, was_started=True)
     finally:
         await postgres.stop()
 

@@ -49,8 +49,8 @@ async def _diagnosed(place: Place) -> Diagnosis:
     except SettingsError as problem:
         return unreadable(str(problem))
     try:
-        async with located(settings) as (url, _):
-            return await diagnose(settings, url)
+        async with located(settings) as there:
+            return await diagnose(settings, there.url, nobody_runs=there.was_started)
     except (Unreachable, EmbeddedError) as problem:
         return without_database(await diagnose(settings, None), str(problem))
 

@@ -1,24 +1,49 @@
-"""Settings that contradict each other, or are riskier than they look. Reads the settings, not the database."""
+"""Settings that contradict each other, are riskier than they look, or have names that nobody reads. Reads the settings,
+not the database.
+"""
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Mapping
+from difflib import get_close_matches
 from importlib.util import find_spec
 from ipaddress import ip_address, ip_network
+from types import MappingProxyType
 
 from redrive.core.findings import Finding, Seen, problem, warning
 from redrive.setting_types import Network
-from redrive.settings import Settings
+from redrive.settings import ENV_PREFIX, Settings
 
 METADATA = ip_address("169.254.169.254")  # where clouds tell a machine its credentials
 WIDE_BITS = {4: 8, 6: 16}  # a network with fewer is most of the internet
 MIN_ADMIN_KEY_CHARS = 20
+# Read from the environment by something else than the settings: commands, and processes told by those that start them.
+NO_SETTINGS = frozenset(
+    {
+        "REDRIVE_APPRISE_URL",
+        "REDRIVE_CONFIG",
+        "REDRIVE_KEY",
+        "REDRIVE_LISTENER",
+        "REDRIVE_METRICS_CHILDREN",
+        "REDRIVE_METRICS_SOCKET",
+        "REDRIVE_PROCESS_NAME",
+    }
+)
+_OF_KUBERNETES = re.compile(r"REDRIVE_(.+_)?(SERVICE_(HOST|PORT)|PORT_\d+_(TCP|UDP|SCTP))(_.+)?")  # of services' names
 
 
-def look_at_settings(settings: Settings) -> Seen:
+def look_at_settings(settings: Settings, environment: Mapping[str, str] = MappingProxyType({})) -> Seen:
     given = sorted(settings.model_fields_set)
     shown = ", ".join(given[:8]) + ("…" if len(given) > 8 else "")
     return Seen(
         f"Set to something else than the default: {shown}." if given else "All settings are the defaults.",
-        [*_networks(settings), *_listening(settings), *_database(settings), *_broker(settings), *_others(settings)],
+        [
+            *_networks(settings),
+            *_listening(settings),
+            *_database(settings),
+            *_broker(settings),
+            *_others(settings),
+            *_misnamed(environment),
+        ],
     )
 
 
@@ -120,4 +145,19 @@ def _others(settings: Settings) -> Iterator[Finding]:
             f"REDRIVE_ADMIN_KEY has fewer than {MIN_ADMIN_KEY_CHARS} characters.",
             "It opens everything to whoever guesses it.",
             "Make another: openssl rand -base64 32",
+        )
+
+
+def _misnamed(environment: Mapping[str, str]) -> Iterator[Finding]:
+    """Names only: the value may be a secret."""
+    known = {f"{ENV_PREFIX}{name}".upper() for name in Settings.model_fields}
+    for given in sorted(name for name, value in environment.items() if value):
+        name = given.upper()
+        if not name.startswith(ENV_PREFIX.upper()) or name in known | NO_SETTINGS or _OF_KUBERNETES.fullmatch(name):
+            continue
+        close = get_close_matches(name, known, n=1, cutoff=0.85)
+        yield warning(
+            f"{given} is no setting{f'; is {close[0]} meant?' if close else '.'}",
+            "It is in the environment, and nothing reads it.",
+            "Correct its name, or take it away: docs/settings.md has all of them.",
         )

@@ -4,23 +4,28 @@ examine.
 Called by the command line, which finds the database; tests call it with clocks and limits of their own.
 """
 
+import asyncio
+import os
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 
 from redrive.core.brief import brief
 from redrive.core.findings import Diagnosis, Examined, Seen, examined, not_made, problem, warning
 from redrive.doctor.configuration import look_at_settings
 from redrive.doctor.mail import MAIL, look_at_mail
-from redrive.doctor.surroundings import SEAL_FILE, look_at_api, look_at_broker, look_at_folder
+from redrive.doctor.surroundings import SEAL_FILE, look_at_api, look_at_broker, look_at_folder, nobody_to_ask
 from redrive.settings import Settings
 from redrive.store.clock import DatabaseClock
 from redrive.store.db import shown
+from redrive.store.embedded import prompt
 from redrive.store.examinations.looking import Examination, Limits, Looking, examine
 from redrive.store.examinations.queue import QUEUE
 from redrive.store.examinations.schema import CATALOGUED, MIGRATIONS
 from redrive.store.examinations.server import Clock, server_examinations, this_machines_clock
-from redrive.store.examinations.upkeep import UPKEEP
+from redrive.store.examinations.upkeep import LOCKS, UPKEEP
 from redrive.store.postgres_folder import LOG
 from redrive.store.seal import Sealer
 from redrive.store.workers import MAX_WORKERS_SHOWN
@@ -33,21 +38,32 @@ CONNECTION = "connection"
 
 
 async def diagnose(
-    settings: Settings, url: str | None, *, limits: Limits | None = None, clock: Clock = this_machines_clock
+    settings: Settings,
+    url: str | None,
+    *,
+    limits: Limits | None = None,
+    clock: Clock = this_machines_clock,
+    nobody_runs: bool = False,
 ) -> Diagnosis:
-    """`url`: the database, or None where none was found (the caller says why, by an examination of its own)."""
+    """`url`: the database, or None where none was found (the caller says why, by an examination of its own).
+
+    `nobody_runs`: the embedded server was started for this, and no process of Redrive can have reached it.
+    """
     limits = limits or Limits()
     made = [
-        await _made(*SETTINGS, lambda: _at_once(look_at_settings, settings)),
+        await _made(*SETTINGS, lambda: _at_once(partial(look_at_settings, environment=os.environ), settings)),
         await _made(*FOLDER, lambda: _at_once(look_at_folder, settings)),
     ]
     if url is not None:
-        made += await _database(settings, url, limits, clock)
+        made += await _database(settings, Looking(url, limits, nobody_runs), clock)
     if settings.broker_urls:
         made.append(await _made(*BROKER, lambda: look_at_broker(settings)))
     if settings.smtp_url is not None:
         made.append(await _made(*MAIL, lambda: look_at_mail(settings)))
-    made.append(await _made(*API, lambda: look_at_api(settings, limits.skew_s)))
+    if nobody_runs:
+        made.append(await _made(*API, lambda: _at_once(nobody_to_ask, settings)))
+    else:
+        made.append(await _made(*API, lambda: look_at_api(settings, limits.skew_s)))
     return Diagnosis(datetime.now(UTC), tuple(made))
 
 
@@ -94,18 +110,20 @@ async def _made(name: str, title: str, look: Callable[[], Awaitable[Seen]]) -> E
     return examined(name, title, seen, time.monotonic() - began)
 
 
-async def _database(settings: Settings, url: str, limits: Limits, clock: Clock) -> list[Examined]:
-    looking = Looking(url, limits)
+async def _database(settings: Settings, looking: Looking, clock: Clock) -> list[Examined]:
     try:
         direct_url = settings.database_direct_url if settings.database_url is not None else None
         server = server_examinations(clock, pooler=settings.pooler != "none", direct_url=direct_url)
         made = await examine(looking, server[:1])
         if not made[0].made:
-            made = [_without_answer(settings, url, made[0].saw)]
+            made = [_without_answer(settings, looking.url, made[0].saw)]
             return made + _left_out(
-                [*server[1:], MIGRATIONS, *CATALOGUED, *UPKEEP, *QUEUE], "The database does not answer."
+                [*server[1:], LOCKS, MIGRATIONS, *CATALOGUED, *UPKEEP, *QUEUE], "The database does not answer."
             )
-        made += await examine(looking, [*server[1:], MIGRATIONS])
+        if settings.database_url is None and not looking.nobody_runs:  # else it ends with this command
+            line = await asyncio.to_thread(prompt, settings.data_dir)
+            made = [replace(made[0], saw=f"{made[0].saw} For SQL: {line}")] if line else made
+        made += await examine(looking, [*server[1:], LOCKS, MIGRATIONS])
         if not made[-1].is_fine:
             is_other = "The schema is not the one that this Redrive knows."
             why = is_other if made[-1].made else "What was applied to the database could not be seen."

@@ -136,6 +136,20 @@ def api_address(settings: Settings) -> str:
     return f"http://[{host}]:{settings.port}" if ":" in host else f"http://{host}:{settings.port}"
 
 
+def nobody_to_ask(settings: Settings) -> Seen:
+    """Whoever may answer at that address serves another installation."""
+    return Seen(
+        f"No Redrive runs here: {api_address(settings)} was not asked.",
+        [
+            problem(
+                f"No Redrive runs on {settings.data_dir}: nothing is accepted or delivered.",
+                "It was stopped or killed. What was accepted is kept, and goes on when it runs again.",
+                "Start it: `redrive serve`; or see why it ended, in its log or its service manager's.",
+            )
+        ],
+    )
+
+
 async def look_at_api(settings: Settings, skew_s: float) -> Seen:
     """At its public address, or where the settings have it listen. Where nobody answers there, it may run elsewhere."""
     address = api_address(settings)

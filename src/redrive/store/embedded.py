@@ -14,6 +14,7 @@ import subprocess
 import time
 from collections.abc import Mapping
 from pathlib import Path
+from shlex import quote
 from types import MappingProxyType
 from typing import BinaryIO
 
@@ -162,6 +163,22 @@ def running_url(data_dir: Path) -> str | None:
             f"The data folder {path} belongs to another user. Run this as the user who runs Redrive."
         ) from problem
     return _url(path, LOGIN_ROLE, holder.socket_dir) if holder else None
+
+
+def prompt(data_dir: Path) -> str | None:
+    """What opens psql, for all that a person may have to do, on the server that some process runs on this folder."""
+    path = data_dir.expanduser().resolve()
+    holder = lock_holder(path)
+    if holder is None:
+        return None
+    try:
+        psql = find_binaries(DataFolder(path, None).major()).program("psql")
+    except (EmbeddedError, OSError):
+        psql = ""
+    if not os.access(psql, os.X_OK):  # whoever packages PostgreSQL may leave it out
+        psql = "psql"
+    password, socket = quote(str(path / f"{SUPERUSER}.password")), quote(str(holder.socket_dir))
+    return f'PGPASSWORD="$(cat {password})" {quote(psql)} -h {socket} -p 5432 -U {SUPERUSER} {DATABASE}'
 
 
 def _url(data_dir: Path, role: str, socket: Path) -> str:

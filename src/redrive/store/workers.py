@@ -13,7 +13,7 @@ from redrive.store.clock import Clock
 from redrive.store.db import Database, Session
 
 MAX_WORKERS_SHOWN = 200
-SILENT_AFTER_S = 120.0  # eight heartbeats that did not come
+SILENT_AFTER_S = 60.0  # four heartbeats that did not come; as the alert `no_worker` has it
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,7 +54,7 @@ class Limits:
     grave_due_s: float = 3_600.0
     breaker_s: float = 300.0
     open_letters: int = 50
-    failed_tries: int = 1_000
+    failed_tries: int = 100
     failed_share: float = 0.5
     step_late_s: float = 600.0
     untold_s: float = 300.0
@@ -67,6 +67,7 @@ class Looking:
 
     url: str = field(repr=False)
     limits: Limits
+    nobody_runs: bool = False  # the server was started to be examined, whoever the database says was heard of
     _connection: "Connection | None" = None
 
     async def open(self) -> Connection:

@@ -8,7 +8,7 @@ from redrive.core.findings import Finding, Seen, counted, problem, span, warning
 from redrive.core.ports import HTTP_QUEUE
 from redrive.store.clock import DatabaseClock
 from redrive.store.db import Record
-from redrive.store.examinations.looking import Examination, Looking
+from redrive.store.examinations.looking import Examination, Limits, Looking
 from redrive.store.jobs import MAX_JOBS_SHOWN
 from redrive.store.workers import MAX_WORKERS_SHOWN, SILENT_AFTER_S
 
@@ -27,23 +27,28 @@ NEEDED = {
 
 
 async def look_at_workers(looking: Looking) -> Seen:
+    if looking.nobody_runs:
+        return Seen("At work: 0 workers, for no Redrive runs here.")
     now = looking.limits.now or DatabaseClock().now()
-    rows = await looking.rows("list_workers", now, MAX_WORKERS_SHOWN, as_engine=True)
+    live, silent = await _workers(looking)
     due = await looking.rows("doctor_due", now, MAX_STREAMS, None, None, as_engine=True)
-    live = [row for row in rows if row["silent_s"] < SILENT_AFTER_S]
-    silent = [row for row in rows if row["silent_s"] >= SILENT_AFTER_S]
-    served = {queue for row in live for queue in row["queues"]}
+    served = _queues(live)
     waiting = [
         row for row in due if row["since_s"] >= looking.limits.unserved_s and row["queue"] not in SERVED_BY_THE_API
     ]
     unserved = sorted({row["queue"] for row in waiting} - served)
     found: list[Finding] = []
     for_workers = [queue for queue in unserved if not queue.startswith(NOTICE_PREFIX)]
-    if for_workers and not live:
-        since_s = max(row["since_s"] for row in waiting if row["queue"] in for_workers)
+    if not live and (for_workers or silent):
+        what = "No worker is at work"
+        if for_workers:
+            since_s = max(row["since_s"] for row in waiting if row["queue"] in for_workers)
+            what += f", and work is due since {span(since_s)} (queues: {', '.join(for_workers[:5])})"
+        else:
+            what += f": the last was heard of {span(silent[0]['silent_s'])} ago"
         found.append(
             problem(
-                f"No worker is at work, and work is due since {span(since_s)} (queues: {', '.join(for_workers[:5])}).",
+                f"{what}.",
                 "Nothing is delivered.",
                 "Start one: `redrive worker`, with `--app module:name` for Python handlers.",
             )
@@ -64,6 +69,18 @@ async def look_at_workers(looking: Looking) -> Seen:
     return Seen(f"At work: {at_work}; silent: {len(silent)}.", found)
 
 
+async def _workers(looking: Looking) -> tuple[list[Record], list[Record]]:
+    """Those at work, and those that fell silent."""
+    now = looking.limits.now or DatabaseClock().now()
+    rows = await looking.rows("list_workers", now, MAX_WORKERS_SHOWN, as_engine=True)
+    live = [row for row in rows if row["silent_s"] < SILENT_AFTER_S and not looking.nobody_runs]
+    return live, [row for row in rows if row["silent_s"] >= SILENT_AFTER_S]
+
+
+def _queues(workers: Sequence[Record]) -> set[str]:
+    return {queue for row in workers for queue in row["queues"]}
+
+
 def _unserved_finding(queue: str, waiting: Sequence[Record]) -> Finding:
     since_s = max(row["since_s"] for row in waiting if row["queue"] == queue)
     kind, _, name = queue.partition(":")
@@ -77,8 +94,11 @@ def _unserved_finding(queue: str, waiting: Sequence[Record]) -> Finding:
 async def look_at_due(looking: Looking) -> Seen:
     limits = looking.limits
     rows = await looking.rows("doctor_due", limits.now, MAX_STREAMS, None, None, as_engine=True)
-    for_workers = [row for row in rows if not row["waits_for_more"]]
-    late = [row for row in for_workers if row["since_s"] >= limits.due_s and row["queue"] not in SERVED_BY_THE_API]
+    live, _ = await _workers(looking)
+    # Of the queues that nobody serves the examination of the workers tells: more of those at work would not help.
+    served = _queues(live) - SERVED_BY_THE_API
+    for_workers = [row for row in rows if not row["waits_for_more"] and row["queue"] in served]
+    late = [row for row in for_workers if row["since_s"] >= limits.due_s]
     oldest = f"The oldest due task has waited {span(rows[0]['since_s'])}." if rows else "Nothing is due."
     if rows and rows[0]["waits_for_more"]:
         oldest += " It waits for its endpoint: a breaker, a limit, or a hub."
@@ -90,8 +110,8 @@ async def look_at_due(looking: Looking) -> Seen:
             tell(
                 f"Work is due since {span(worst['since_s'])} (queue {worst['queue']!r}, org {worst['org']!r}"
                 + (f", endpoint {worst['endpoint']!r}" if worst["endpoint"] else "")
-                + f"), and in {len(late)} streams since more than {span(limits.due_s)}.",
-                "Workers do not keep up, or are not there: deliveries come late.",
+                + f"), and in {counted(len(late), 'stream')} since more than {span(limits.due_s)}.",
+                "Workers do not keep up: deliveries come late.",
                 "Run more workers (`redrive worker`, or `serve --workers`), or raise REDRIVE_CONCURRENCY; `redrive"
                 " top` shows whether it"
                 " shrinks.",
@@ -145,8 +165,8 @@ async def look_at_endpoints(looking: Looking) -> Seen:
     tries = await looking.rows("doctor_tries", limits.now, as_engine=True)
     found = [
         warning(
-            f"The breaker of {row['name']!r} ({row['org']!r}) is {row['state']} since {span(row['since_s'])}"
-            + (f": {row['reason']}" if row["reason"] else "."),
+            f"The breaker of {row['name']!r} ({row['org']!r}) is {row['state']}, and is not closed since"
+            f" {span(row['since_s'])}" + (f": {row['reason']}" if row["reason"] else "."),
             "The endpoint fails: its tasks wait until a probe succeeds. After days of that it is disabled.",
             f"See what it answers: redrive endpoints show {quote(row['name'])}"
             + (f" --org {quote(row['org'])}" if row["org"] != "default" else ""),
@@ -199,15 +219,15 @@ async def look_at_background(looking: Looking) -> Seen:
     operations = await looking.rows("doctor_operations", limits.now, limits.step_late_s, as_engine=True)
     untold = await looking.row("doctor_untold", limits.now, as_engine=True)
     broker = await looking.rows("doctor_broker", as_engine=True)
-    found = [_operation_finding(row) for row in operations]
-    if untold["since_s"] is not None and untold["since_s"] >= limits.untold_s:
-        found.append(
-            warning(
-                f"{untold['n']} notices wait to be told, the oldest since {span(untold['since_s'])}.",
-                "Nobody is told of dead letters and of endpoints that fail.",
-                "Workers tell them: start one (`redrive worker`).",
-            )
-        )
+    jobs = await looking.rows("list_jobs", limits.now, MAX_JOBS_SHOWN, as_engine=True)
+    tally = await looking.rows("doctor_tally", limits.now, as_engine=True)
+    if looking.nobody_runs:  # that they do not go on follows from it
+        found = [_operation_finding(row) for row in operations if row["state"] == "paused"]
+    else:
+        found = [_operation_finding(row) for row in operations]
+        found += _untold_findings(untold, limits)
+        found += [finding for row in jobs for finding in _job_findings(row)]
+        found += _tally_findings(tally, limits)
     found += [
         warning(
             f"The queue {row['queue']!r} of RabbitMQ is not collected: {row['problem']}",
@@ -216,22 +236,35 @@ async def look_at_background(looking: Looking) -> Seen:
         )
         for row in broker
     ]
-    jobs = await looking.rows("list_jobs", limits.now, MAX_JOBS_SHOWN, as_engine=True)
-    found += [finding for row in jobs for finding in _job_findings(row)]
-    tally = await looking.rows("doctor_tally", limits.now, as_engine=True)
-    if tally and tally[0]["since_s"] >= limits.unrolled_s:
-        found.append(
-            warning(
-                f"What happened since {span(tally[0]['since_s'])} is not rolled up.",
-                "Numbers stay exact, but to read them takes longer by the minute, and the tally grows.",
-                "Workers and API servers roll it up: start one, or see in its log why it cannot.",
-            )
-        )
     return Seen(
         f"Background jobs: {len(jobs)} known; operations that stand still: {len(operations)};"
         f" notices that wait to be told: {untold['n']}.",
         found,
     )
+
+
+def _untold_findings(untold: Record, limits: Limits) -> list[Finding]:
+    if untold["since_s"] is None or untold["since_s"] < limits.untold_s:
+        return []
+    return [
+        warning(
+            f"{untold['n']} notices wait to be told, the oldest since {span(untold['since_s'])}.",
+            "Nobody is told of dead letters and of endpoints that fail.",
+            "Workers tell them: start one (`redrive worker`).",
+        )
+    ]
+
+
+def _tally_findings(tally: Sequence[Record], limits: Limits) -> list[Finding]:
+    if not tally or tally[0]["since_s"] < limits.unrolled_s:
+        return []
+    return [
+        warning(
+            f"What happened since {span(tally[0]['since_s'])} is not rolled up.",
+            "Numbers stay exact, but to read them takes longer by the minute, and the tally grows.",
+            "Workers and API servers roll it up: start one, or see in its log why it cannot.",
+        )
+    ]
 
 
 def _job_findings(row: Record) -> list[Finding]:

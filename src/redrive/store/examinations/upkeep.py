@@ -1,5 +1,7 @@
 """Examinations of how the database is kept: vacuum, and whoever keeps it from its work; locks that are waited for."""
 
+from collections.abc import Mapping, Sequence
+
 from redrive.core.findings import Finding, Seen, counted, problem, span, warning
 from redrive.store.db import Record
 from redrive.store.examinations.advice import literal
@@ -7,6 +9,8 @@ from redrive.store.examinations.looking import Examination, Looking
 
 PAGE_BYTES = 8192  # no row is longer than a page: what is longer lies beside the table
 WRAPAROUND_MOST = 2_000_000_000  # transactions; a little above, PostgreSQL takes no writes any more
+
+MAX_THINGS = 5  # that are waited for, named in a finding
 
 
 async def look_at_vacuum(looking: Looking) -> Seen:
@@ -145,30 +149,52 @@ def _slot_finding(row: Record) -> Finding:
 async def look_at_locks(looking: Looking) -> Seen:
     limits = looking.limits
     rows = await looking.rows("doctor_locks", limits.lock_wait_s, limits.now)
-    found = [
-        problem(
-            f"Process {row['pid']} ({row['program'] or 'without a name'}) has waited for {span(row['since_s'])} for"
-            " a lock"
-            + (f" on {row['relation']}" if row["relation"] else f" ({row['kind']})")
-            + (
-                f" that process {row['holder']} ({row['holder_program'] or 'without a name'}) has."
-                if row["holder"]
-                else "."
-            ),
-            "Whoever waits does nothing else, and others queue behind it.",
-            f"SELECT pg_terminate_backend({row['holder']}); if what it does can be broken off."
-            if row["holder"]
-            else "SELECT * FROM pg_locks WHERE NOT granted; shows who waits for what.",
-        )
-        for row in rows
-    ]
-    return Seen(f"Waiting for a lock for more than {span(limits.lock_wait_s)}: {counted(len(rows), 'session')}.", found)
+    waiting = {row["pid"]: row for row in rows}
+    by_holder: dict[int | None, list[Record]] = {}
+    for row in rows:
+        by_holder.setdefault(_first_in_the_way(row, waiting)["holder"], []).append(row)
+    return Seen(
+        f"Waiting for a lock for more than {span(limits.lock_wait_s)}: {counted(len(rows), 'session')}.",
+        [_holder_finding(behind, waiting) for behind in by_holder.values()],
+    )
 
 
+def _first_in_the_way(row: Record, waiting: Mapping[int, Record]) -> Record:
+    """Who waits behind somebody that waits, too, waits for whoever is at the head of them."""
+    seen = {row["pid"]}
+    while row["holder"] in waiting and row["holder"] not in seen:  # a deadlock has no head
+        row = waiting[row["holder"]]
+        seen.add(row["pid"])
+    return row
+
+
+def _holder_finding(behind: Sequence[Record], waiting: Mapping[int, Record]) -> Finding:
+    """`behind`: the longest first."""
+    longest, head = behind[0], _first_in_the_way(behind[0], waiting)
+    things = sorted({row["relation"] or f"({row['kind']})" for row in behind})
+    what = ", ".join(things[:MAX_THINGS]) + (", …" if len(things) > MAX_THINGS else "")
+    who = "of them " if len(behind) > 1 else ""
+    return problem(
+        f"{counted(len(behind), 'session')} {'wait' if len(behind) > 1 else 'waits'} for a lock on {what}"
+        + (f" that process {head['holder']} ({_program(head['holder_program'])}) has" if head["holder"] else "")
+        + f": the first {who}is process {longest['pid']} ({_program(longest['program'])}), for"
+        f" {span(longest['since_s'])}.",
+        "Whoever waits does nothing else, and others queue behind it.",
+        f"SELECT pg_terminate_backend({head['holder']}); if what it does can be broken off."
+        if head["holder"]
+        else "SELECT * FROM pg_locks WHERE NOT granted; shows who waits for what.",
+    )
+
+
+def _program(name: str | None) -> str:
+    return name or "without a name"
+
+
+# Others come after it: a lock is why they cannot be made.
+LOCKS = Examination("locks", "Nobody waits long for a lock.", look_at_locks)
 UPKEEP = [
     Examination("vacuum", "Vacuum keeps up with the tables, and their transaction ids are young.", look_at_vacuum),
     Examination(
         "transactions", "No transaction, prepared one or replication slot holds vacuum up.", look_at_transactions
     ),
-    Examination("locks", "Nobody waits long for a lock.", look_at_locks),
 ]

@@ -1,7 +1,18 @@
 -- doctor_breakers: endpoints whose breaker is not closed, the longest first. $1 now (NULL: the database's clock).
-SELECT o.name AS org, e.name, s.breaker AS state, s.breaker_reason AS reason, s.opens,
-       extract(epoch FROM coalesce($1::timestamptz, clock_timestamp()) - s.breaker_since)::float8 AS since_s
-  FROM redrive.endpoint_state s
-  JOIN redrive.endpoint e ON e.org_id = s.org_id AND e.id = s.endpoint_id AND e.deleted_at IS NULL AND e.disabled_at IS NULL
-  JOIN redrive.org o ON o.org_id = s.org_id
- WHERE s.breaker <> 'closed' ORDER BY s.breaker_since LIMIT 50;
+-- `breaker_since` is set anew by every probe, `failing_since` is gone after one that came through: since when it is not closed, the audit says.
+-- Where that is forgotten, or far behind, it is for as long as is known.
+WITH troubled AS MATERIALIZED (
+  SELECT o.name AS org, e.name, s.org_id, s.endpoint_id, s.breaker, s.breaker_reason, s.opens, least(s.failing_since, s.breaker_since) AS since
+    FROM redrive.endpoint_state s
+    JOIN redrive.endpoint e ON e.org_id = s.org_id AND e.id = s.endpoint_id AND e.deleted_at IS NULL AND e.disabled_at IS NULL
+    JOIN redrive.org o ON o.org_id = s.org_id
+   WHERE s.breaker <> 'closed' ORDER BY since LIMIT 50)
+SELECT t.org, t.name, t.breaker AS state, t.breaker_reason AS reason, t.opens,
+       extract(epoch FROM coalesce($1::timestamptz, clock_timestamp()) - coalesce(opened.at, t.since))::float8 AS since_s
+  FROM troubled t
+  LEFT JOIN LATERAL (
+     SELECT max(a.at) AS at
+       FROM (SELECT * FROM redrive.audit a WHERE a.org_id = t.org_id AND a.subject_id = t.endpoint_id
+              ORDER BY a.org_id DESC, a.subject_id DESC, a.id DESC LIMIT 1000) a
+      WHERE a.action = 'endpoint.breaker_open' AND a.before ->> 'breaker' = 'closed') opened ON true
+ ORDER BY since_s DESC;
