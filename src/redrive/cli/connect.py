@@ -19,7 +19,7 @@ import asyncpg
 from redrive.cli.options import Place, Where
 from redrive.cli.output import note
 from redrive.cli.runner import Refused, Unreachable
-from redrive.core.brief import brief
+from redrive.core.brief import words_of
 from redrive.settings import Settings, load_settings
 from redrive.store.audit import Act
 from redrive.store.db import LOST, Database, Session, connect, shown
@@ -167,7 +167,7 @@ async def answered_version(settings: Settings, url: str, patience_s: float = 0.0
 
 
 def _unreachable(settings: Settings, url: str, problem: Exception) -> Unreachable:
-    why = str(problem) or brief(problem)
+    why = words_of(problem)
     if settings.database_url is None:  # the embedded one: it has no address, user or password of anybody's
         return Unreachable(
             f"The PostgreSQL of the data folder {settings.data_dir} does not answer: {why}. Its log is "

@@ -13,7 +13,7 @@ from redrive.cli.connect import reach, settings_of
 from redrive.cli.options import AsJson, Place, command
 from redrive.cli.output import cell, console, emit, note
 from redrive.cli.runner import LOST, Refused, WrongUsage, run
-from redrive.core.brief import brief
+from redrive.core.brief import words_of
 from redrive.core.watching import WORDS, Wish
 from redrive.settings import Settings
 from redrive.store.db import Database
@@ -145,7 +145,7 @@ async def _keep_following(direct: str, wish: Wish, *, as_json: bool, names_org: 
 
 
 def _sentence(lost: Exception) -> str:
-    return f"{cell(str(lost) or brief(lost)).rstrip('. ')}."
+    return f"{cell(words_of(lost)).rstrip('. ')}."
 
 
 async def _follow(watching: Tail, within_s: float, *, as_json: bool, names_org: bool) -> None:

@@ -17,7 +17,7 @@ from redrive.cli.keyboard import keys
 from redrive.cli.options import AsJson, Place, command
 from redrive.cli.output import cell, console, emit, say
 from redrive.cli.runner import LOST, Refused, run
-from redrive.core.brief import brief
+from redrive.core.brief import words_of
 from redrive.store.clock import DatabaseClock
 from redrive.store.db import Database
 from redrive.store.orgs import find_org, next_org
@@ -113,7 +113,7 @@ class _Screen:
         except LOST as lost:
             if self._seen is None:
                 raise
-            self._trouble = cell(str(lost) or brief(lost))
+            self._trouble = cell(words_of(lost))
 
     async def _look(self) -> None:
         if self._is_turned:

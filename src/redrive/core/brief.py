@@ -12,3 +12,8 @@ def brief(error: BaseException) -> str:
     if not first:
         return f"no answer in time ({name})" if isinstance(error, TimeoutError) else name
     return f"{name}: {first[:MAX_ERROR_CHARS]}"
+
+
+def words_of(error: BaseException) -> str:
+    """What it says, for a sentence; in brief where it says nothing."""
+    return str(error) or brief(error)
