@@ -6,15 +6,14 @@ from shlex import quote
 from redrive.core.channels import APPRISE_QUEUE, MAIL_QUEUE, NOTICE_PREFIX, notice_queue
 from redrive.core.findings import Finding, Seen, counted, problem, span, warning
 from redrive.core.ports import HTTP_QUEUE
-from redrive.store.clock import DatabaseClock
 from redrive.store.db import Record
 from redrive.store.examinations.looking import Examination, Limits, Looking
 from redrive.store.jobs import MAX_JOBS_SHOWN
+from redrive.store.overview import MAX_COUNTS
 from redrive.store.workers import MAX_WORKERS_SHOWN, SILENT_AFTER_S
 
 MAX_STREAMS = 5_000
 MAX_HELD_COUNTED = 10_000
-MAX_COUNTS = 1_000  # of causes of dead letters, of each org; a cause has up to 65
 STALE_INTERVALS, STALE_LEAST_S = 3, 60.0  # as the alert `job_stale` has it
 # Served wherever an API is: no heartbeat tells of it.
 SERVED_BY_THE_API = frozenset({"relay", notice_queue(HTTP_QUEUE)})
@@ -29,9 +28,8 @@ NEEDED = {
 async def look_at_workers(looking: Looking) -> Seen:
     if looking.nobody_runs:
         return Seen("At work: 0 workers, for no Redrive runs here.")
-    now = looking.limits.now or DatabaseClock().now()
     live, silent = await _workers(looking)
-    due = await looking.rows("doctor_due", now, MAX_STREAMS, None, None, as_engine=True)
+    due = await _due(looking)
     served = _queues(live)
     waiting = [
         row for row in due if row["since_s"] >= looking.limits.unserved_s and row["queue"] not in SERVED_BY_THE_API
@@ -71,10 +69,13 @@ async def look_at_workers(looking: Looking) -> Seen:
 
 async def _workers(looking: Looking) -> tuple[list[Record], list[Record]]:
     """Those at work, and those that fell silent."""
-    now = looking.limits.now or DatabaseClock().now()
-    rows = await looking.rows("list_workers", now, MAX_WORKERS_SHOWN, as_engine=True)
+    rows = await looking.rows("list_workers", looking.limits.now, MAX_WORKERS_SHOWN, as_engine=True)
     live = [row for row in rows if row["silent_s"] < SILENT_AFTER_S and not looking.nobody_runs]
     return live, [row for row in rows if row["silent_s"] >= SILENT_AFTER_S]
+
+
+async def _due(looking: Looking) -> Sequence[Record]:
+    return await looking.rows("doctor_due", looking.limits.now, MAX_STREAMS, None, None, as_engine=True)
 
 
 def _queues(workers: Sequence[Record]) -> set[str]:
@@ -93,7 +94,7 @@ def _unserved_finding(queue: str, waiting: Sequence[Record]) -> Finding:
 
 async def look_at_due(looking: Looking) -> Seen:
     limits = looking.limits
-    rows = await looking.rows("doctor_due", limits.now, MAX_STREAMS, None, None, as_engine=True)
+    rows = await _due(looking)
     live, _ = await _workers(looking)
     # Of the queues that nobody serves the examination of the workers tells: more of those at work would not help.
     served = _queues(live) - SERVED_BY_THE_API
