@@ -269,7 +269,10 @@ ENGINE = [
     Case("doctor_untold", lambda facts: (facts.now,), "notice_untold", sorts=False),
     Case("doctor_tally", lambda facts: (facts.now,), "tally_by_seq"),
     Case("doctor_tries", lambda facts: (facts.now,), "endpoint_history_by_age"),
-    Case("doctor_breakers", lambda facts: (facts.now,), "endpoint_state_shut"),
+    *(
+        Case("doctor_breakers", lambda facts: (facts.now,), index)
+        for index in ("endpoint_state_shut", "audit_of_subject")
+    ),
     Case("tail_acts", lambda facts: (None, facts.now, 2_000), "audit_by_age"),
     *(Case("keep_dead_messages", _kept, index) for index in ("dead_letter_pkey", "attempt_pkey", "task_pkey")),
 ]

@@ -18,13 +18,13 @@ stream AS (
    CROSS JOIN LATERAL (
      SELECT CASE WHEN s.org_id < $3 THEN $4::uuid WHEN s.org_id > $3 THEN 'ffffffff-ffff-ffff-ffff-ffffffffffff' ELSE s.org_id END AS org_id,
             CASE WHEN s.org_id <> $3 THEN 'ffffffff-ffff-ffff-ffff-ffffffffffff' ELSE s.place END AS place,
-            coalesce(s.org_id <> $3, false) OR s.is_retry AS is_retry) behind
+            coalesce(s.org_id <> $3, false) OR s.is_retry AS is_retry) step
    CROSS JOIN LATERAL (
      SELECT t.queue, t.org_id, coalesce(t.endpoint_id, '00000000-0000-0000-0000-000000000000'::uuid), t.attempts > 0, t.due_at, t.lease_ends_at
        FROM redrive.task t
       WHERE t.live AND t.behind IS NULL AND (t.lease_ends_at IS NULL OR t.lease_ends_at <= (SELECT now FROM clock))
         AND (t.queue, t.org_id, coalesce(t.endpoint_id, '00000000-0000-0000-0000-000000000000'::uuid), (t.attempts > 0))
-            > (s.queue, behind.org_id, behind.place, behind.is_retry)
+            > (s.queue, step.org_id, step.place, step.is_retry)
       ORDER BY t.queue, t.org_id, coalesce(t.endpoint_id, '00000000-0000-0000-0000-000000000000'::uuid), (t.attempts > 0), t.due_at, t.id
       LIMIT 1) n)
 SELECT s.queue, o.name AS org, e.name AS endpoint, s.is_retry, extract(epoch FROM clock.now - s.due_at)::float8 AS since_s,
