@@ -41,7 +41,7 @@ BEGIN
                    NULL::int AS wait, -1 AS n, NULL::int AS retries, NULL::interval AS waited, attempts FROM removed
             UNION ALL
             SELECT org_id, state, attempts > 0 AND open, is_test IS TRUE, updated_at, CASE WHEN NOT open THEN least(greatest(attempts, 1), 11) END,
-                   CASE WHEN took IS NOT NULL AND generation = 0 THEN width_bucket(took, v_bounds) + 1 END, 1,
+                   CASE WHEN generation = 0 THEN width_bucket(took, v_bounds) + 1 END, 1,
                    greatest(attempts - 1, 0), CASE WHEN generation = 0 THEN took END, attempts
               FROM (SELECT a.*, CASE state WHEN 'succeeded' THEN redrive.time_taken(kind, received_at, begun_at, updated_at) END AS took FROM added a) a) d
      GROUP BY org_id, state, retrying, test, at, tries, wait ORDER BY org_id, at NULLS FIRST
@@ -125,8 +125,8 @@ BEGIN
   RETURN NULL;
 END $$;
 
--- Dead letters as they come: as in 0039, and those that say nothing of how deliveries go. A task that was redriven and died again is another death: by then its letter
--- has another generation.
+-- Dead letters as they come: as in 0039, and those that say nothing of how deliveries go. A task that was redriven and died again is
+-- another death: by then its letter has another generation.
 DO $$
 DECLARE
   t record;
