@@ -45,7 +45,7 @@ async def test_states_are_told_with_their_reasons(api: Api) -> None:
     await api.owner.post(f"/v1/endpoints/{held['id']}/pause", {"because": "maintenance"})
     page = await read(api.owner, "/endpoints")
     assert page.has("span", class_="badge bad", text="disabled")
-    assert page.has("span", class_="badge warn", text="paused")
+    assert page.has("span", class_="badge held", text="paused")
     assert not page.has("img")
     told = await read(api.owner, f"/endpoints/{off['id']}")
     said = [notice.text.partition(": ")[2] for notice in told.all("p", class_="notice bad")]
@@ -60,7 +60,7 @@ async def test_one_endpoint_shows_its_deliveries_with_links_to_their_logs(api: A
     letter = await api.dead_task()
     page = await read(api.viewer, f"/endpoints/{made['id']}")
     assert page.has("a", href=f"/integrations/logs/{letter['id']}", text="invoice.paid")
-    assert page.has("span", class_="badge bad", text="dead letter")
+    assert page.has("span", class_="badge failed", text="dead letter")
     none = await read(api.viewer, f"/endpoints/{made['id']}?status=delivered")
     assert not none.has("a", class_="strong-link")
     assert none.one("a", aria_current="page", href=f"/endpoints/{made['id']}?status=delivered").text == "Delivered"

@@ -13,7 +13,7 @@ async def test_an_event_shows_every_task_with_its_tries_and_the_way_to_it(api: A
     await api.succeed(other)
     page = await read(api.owner, f"/events/{event_id}")
     assert page.one("h1").text == "invoice.paid"
-    assert page.has("span", class_="badge bad", text="failed")
+    assert page.has("span", class_="badge failed", text="failed")
     headings = {element.text for element in page.all("h2")}
     assert headings >= {"billing dead", "audit trail succeeded"} or headings >= {
         "billing succeeded",
@@ -34,7 +34,7 @@ async def test_the_payload_is_whole_for_those_who_may_read_it(api: Api) -> None:
 
 async def test_an_event_that_nobody_gets_is_said_to_wait_in_the_inbox(api: Api) -> None:
     page = await read(api.owner, f"/events/{await api.event('stray')}")
-    assert page.has("span", class_="badge quiet", text="received")
+    assert page.has("span", class_="badge created", text="received")
     assert "No endpoint gets this event" in page.text
 
 

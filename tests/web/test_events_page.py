@@ -15,8 +15,8 @@ async def test_events_are_listed_newest_first_with_their_status(api: Api) -> Non
     page = await read(api.owner, "/events")
     links = [link.attributes["href"] for link in page.all("a", class_="strong-link")]
     assert links == [f"/events/{dead}", f"/events/{waiting}"]
-    assert page.has("span", class_="badge bad", text="failed")
-    assert page.has("span", class_="badge quiet", text="received")
+    assert page.has("span", class_="badge failed", text="failed")
+    assert page.has("span", class_="badge created", text="received")
     assert "2 events" in page.text
 
 

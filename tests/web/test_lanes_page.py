@@ -50,7 +50,7 @@ async def test_a_blocked_lane_tells_its_head(api: Api) -> None:
     head = next(job for job in await api.claim() if str(job.event_id) == first)
     await api.fail(head)
     page = await read(api.viewer, f"/endpoints/{endpoint['id']}")
-    assert page.has("span", class_="badge warn", text="blocked")
+    assert page.has("span", class_="badge waiting", text="blocked")
     assert len(page.all("a", href=f"/integrations/logs/{head.id}")) == 2  # in its lane, and among the deliveries
     assert "the whole endpoint" in page.one("section", id="order").text
 

@@ -45,7 +45,7 @@ async def test_an_operation_is_listed_with_what_was_chosen_its_progress_and_who_
     page = await read(api.owner, "/operations")
     assert page.has("a", href=f"/operations/{made.json['id']}", text="Resolve 2 dead letters")
     assert page.has("span", class_="badge", text="type: invoice.paid")
-    assert page.has("span", class_="badge ok", text="completed")
+    assert page.has("span", class_="badge delivered", text="completed")
     assert "2/2 succeeded, 0/2 failed" in page.text
     assert page.has("span", title=ada["email"], text="Ada")
     assert f"counted {HOSTILE}" in page.text  # as text
@@ -160,7 +160,7 @@ async def test_without_operations_the_page_says_what_would_stand_here(api: Api) 
     assert "No operations yet" in (await read(api.viewer, "/operations")).text
 
 
-@pytest.mark.parametrize(("good", "bad", "kind"), [(1, 0, "ok"), (1, 1, "warn"), (0, 1, "bad")])
+@pytest.mark.parametrize(("good", "bad", "kind"), [(1, 0, "delivered"), (1, 1, "failed"), (0, 1, "failed")])
 async def test_one_that_has_ended_looks_as_good_as_what_came_of_it(api: Api, good: int, bad: int, kind: str) -> None:
     await api.endpoint()
     ids = [(await api.dead_task())["id"] for _ in range(good)] + [str(uuid4()) for _ in range(bad)]

@@ -17,7 +17,7 @@ async def test_what_will_be_held_says_so_and_cannot_be_tried(api: Api, action: s
     why = f'Held, since its endpoint "billing" is {cause}.'
     later = "It goes on where it stood when that is lifted."
     page = await read(api.owner, PATH)
-    assert page.has("span", class_="badge warn", text="held", title=f"{why} {later}")
+    assert page.has("span", class_="badge held", text="held", title=f"{why} {later}")
     assert page.has("button", text="Retry Now", disabled="", title=why)
     log = await read(api.owner, f"/integrations/logs/{entry['id']}")
     assert f"{why} {later}" in log.text

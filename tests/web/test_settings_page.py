@@ -60,7 +60,7 @@ async def test_a_pause_is_shown_with_who_since_when_and_why(api: Api) -> None:
     paused = await client.request("POST", "/v1/retries/pause", {"because": f"moving {HOSTILE}"}, headers=OURS)
     assert paused.status == 200
     page = await read(api.staff, "/settings")
-    assert page.has("span", class_="badge warn", text="paused")
+    assert page.has("span", class_="badge held", text="paused")
     assert page.has("span", text="Ada")
     assert f"moving {HOSTILE}" in page.text
     assert not page.has("img")

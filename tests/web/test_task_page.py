@@ -170,7 +170,7 @@ async def test_a_waiting_task_can_be_tried_now_or_skipped_from_its_log(api: Api)
     await api.endpoint()
     entry = await api.failed_task()
     page = await read(api.owner, f"/integrations/logs/{entry['log_id']}")
-    assert page.has("span", class_="badge bad", text="error")
+    assert page.has("span", class_="badge failed", text="error")
     assert page.buttons == {"Retry Now", "Skip"}
     assert page.one("button", text="Skip").attributes["data-ask"] == "Skip retry and move to Dead Letter Queue?"
     assert page.has("li", class_="next")
@@ -184,7 +184,7 @@ async def test_a_log_says_on_which_retry_it_succeeded_and_what_was_answered(api:
         (job,) = await api.claim()
         await (api.fail(job, retry_in_s=0) if end == api.fail else api.succeed(job))
     page = await read(api.owner, f"/integrations/logs/{job.id}")
-    assert page.has("span", class_="badge ok", text="success")
+    assert page.has("span", class_="badge delivered", text="success")
     assert "Succeeded on retry attempt 1." in page.text
     assert page.buttons == set()
     (unfolded,) = [each for each in page.all("details", open="") if "Retry 1 succeeded" in each.text]
@@ -218,7 +218,7 @@ async def test_a_replaying_letter_offers_what_its_waiting_task_offers(api: Api) 
     letter = await api.dead_task()
     assert (await api.owner.post(f"/v1/dead-letters/{letter['id']}/retry")).status == 200
     page = await read(api.owner, _letter_path(letter))
-    assert page.has("span", class_="badge info", text="replaying")
+    assert page.has("span", class_="badge waiting", text="replaying")
     assert page.buttons == {"Retry Now", "Skip"}
     (job,) = await _due(api, letter)
     assert (await read(api.owner, _letter_path(letter))).buttons == set()  # a try is under way
@@ -289,7 +289,7 @@ async def test_what_is_special_about_an_attempt_is_explained(api: Api) -> None:
     page = await read(api.owner, f"/integrations/logs/{job.id}")
     assert "The receiver may have got it all the same" in page.text
     assert "There was no answer." in page.text
-    assert page.has("span", class_="badge info", text="under way")
+    assert page.has("span", class_="badge waiting", text="under way")
     await _lose(api, job)
     page = await read(api.owner, f"/integrations/logs/{job.id}")
     assert "The worker did not report before its lease ended." in page.text

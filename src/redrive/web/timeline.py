@@ -20,10 +20,10 @@ SHORTEST_WAIT_S = 1.0  # shorter pauses are not worth a line
 REDRIVES = ("dead_letter.retry", "dead_letter.replay")
 
 RESULTS = {
-    "succeeded": ("ok", "succeeded"),
-    "failed": ("bad", "failed"),
-    "lost": ("warn", "lost"),
-    "open": ("info", "under way"),
+    "succeeded": ("delivered", "succeeded"),
+    "failed": ("failed", "failed"),
+    "lost": ("failed", "lost"),
+    "open": ("waiting", "under way"),
     "released": ("quiet", "given back"),
 }
 

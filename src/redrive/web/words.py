@@ -19,8 +19,18 @@ CATEGORIES = {
     "configuration": "Configuration",
     "unknown": "Unknown",
 }
-# What passes by itself, given time, is amber; what a person has to mend is red.
-PASSING = frozenset({"timeout", "network", "rate_limited"})
+# One colour per meaning on every page, see static/app.css: created, delivered, failed, waiting, held.
+STATE_COLOURS = {
+    "received": "created",
+    **dict.fromkeys(("delivered", "succeeded", "success", "completed"), "delivered"),
+    **dict.fromkeys(("failed", "dead", "error", "open", "lost"), "failed"),
+    **dict.fromkeys(
+        ("queued", "waiting", "pending", "in_progress", "leased", "preparing", "running", "replaying"), "waiting"
+    ),
+    **dict.fromkeys(("held", "paused"), "held"),
+    **dict.fromkeys(("active", "enabled"), "ok"),
+    **dict.fromkeys(("disabled", "suspended", "revoked"), "bad"),
+}
 REASONS = {
     "permanent": "not worth retrying",
     "exhausted": "used up its retries",
@@ -139,8 +149,9 @@ def error_parts(name: str | None, message: str | None) -> tuple[str, str]:
     return f"HTTP {status[1]}", status[2] or category(name)
 
 
-def is_passing(name: str | None) -> bool:
-    return name in PASSING
+def state_colour(state: str) -> str:
+    """The class of a state's badge; states that people closed or cancelled have no colour."""
+    return STATE_COLOURS.get(state, "quiet")
 
 
 def as_json(value: object) -> str:

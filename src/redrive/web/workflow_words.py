@@ -19,20 +19,20 @@ from redrive.web.json_text import pretty
 
 # The colour of a badge, and what it says on hover.
 RUN_STATUSES = {
-    RunStatus.PENDING: ("quiet", "It has not begun"),
-    RunStatus.RUNNING: ("info", "It is under way"),
-    RunStatus.SUCCESS: ("ok", "All of its steps have succeeded"),
-    RunStatus.FAILED: ("bad", "It was cancelled, or people are done with what died of it"),
-    RunStatus.PARTIAL: ("warn", "It has ended, and not all of its steps have succeeded"),
-    RunStatus.DLQ_PENDING: ("bad", "A step is among the dead letters: it waits for a person"),
+    RunStatus.PENDING: ("waiting", "It has not begun"),
+    RunStatus.RUNNING: ("waiting", "It is under way"),
+    RunStatus.SUCCESS: ("delivered", "All of its steps have succeeded"),
+    RunStatus.FAILED: ("failed", "It was cancelled, or people are done with what died of it"),
+    RunStatus.PARTIAL: ("failed", "It has ended, and not all of its steps have succeeded"),
+    RunStatus.DLQ_PENDING: ("failed", "A step is among the dead letters: it waits for a person"),
 }
 STEP_STATUSES = {
-    StepStatus.PENDING: ("quiet", "It has not been tried"),
-    StepStatus.RUNNING: ("info", "A try is under way"),
-    StepStatus.RETRYING: ("warn", "A try has failed; there will be another"),
-    StepStatus.SUCCESS: ("ok", "It has succeeded"),
-    StepStatus.DLQ: ("bad", "It is among the dead letters"),
-    StepStatus.FAILED: ("bad", "It is dead, and people are done with it"),
+    StepStatus.PENDING: ("waiting", "It has not been tried"),
+    StepStatus.RUNNING: ("waiting", "A try is under way"),
+    StepStatus.RETRYING: ("waiting", "A try has failed; there will be another"),
+    StepStatus.SUCCESS: ("delivered", "It has succeeded"),
+    StepStatus.DLQ: ("failed", "It is among the dead letters"),
+    StepStatus.FAILED: ("failed", "It is dead, and people are done with it"),
 }
 # How a step stands, where a sentence says what a replay leaves alone.
 _STANDS = {

@@ -28,7 +28,7 @@ document.addEventListener("acted", (event) => {
 async function follow(row, button) {
   const before = row.dataset.failedAt;
   followed.add(row.dataset.id);
-  row.querySelector('[data-cell="next"]').replaceChildren(badge("in progress", "info"));
+  row.querySelector('[data-cell="next"]').replaceChildren(badge("in progress", "waiting"));
   const deadline = performance.now() + ASK_FOR_MS;
   try {
     while (performance.now() < deadline && row.isConnected) {
@@ -73,10 +73,10 @@ function renew(row, entry) {
   offer(row.querySelector("[data-retry-now]"), entry);
   const next = row.querySelector('[data-cell="next"]');
   if (entry.status === "in_progress") {
-    next.replaceChildren(badge("in progress", "info"));
+    next.replaceChildren(badge("in progress", "waiting"));
   } else if (entry.held) {
     // One that was held when the page was made says by what.
-    if (next.textContent.trim() !== "held") next.replaceChildren(badge("held", "warn", HELD));
+    if (next.textContent.trim() !== "held") next.replaceChildren(badge("held", "held", HELD));
   } else if (entry.next_retry_at) {
     const at = Date.parse(entry.next_retry_at);
     next.replaceChildren(element("time", { datetime: entry.next_retry_at, title: absolute(at), "data-relative": true }, relative(at)));
