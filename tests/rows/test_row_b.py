@@ -11,7 +11,10 @@ from standardwebhooks import Webhook
 
 from redrive.api_process import open_relay_worker
 from redrive.core.breaker import BreakerRules
+from redrive.core.policy import DAY_S
 from redrive.settings import Settings
+from redrive.store.alert_rounds import AlertRounds
+from redrive.store.endpoint_history import Ledger
 from support.engine import ManualClock
 from support.holding import HoldingReceiver
 from support.hubs import PlayedHub, forwarded, hub
@@ -309,3 +312,77 @@ async def test_a_sender_that_repeats_what_failed_is_told_so_and_nothing_is_sent_
     assert again.json == {"event_id": event_id, "status": "failed", "deduplicated": True}
     await redrive.work()
     assert len(played.deliveries) == 1
+
+
+ANY_4XX = [400, 401, 403, 404, 408, 409, 410, 413, 422, 429, 451, 499]
+
+
+@pytest.mark.parametrize("ordered", [True, False])
+async def test_b7_any_4xx_fails_that_one_webhook_quietly_and_the_next_goes_on(
+    redrive: Installation, receiver: HoldingReceiver, ordered: bool
+) -> None:
+    relay = await redrive.api.relay(ordered=ordered)
+    for number in range(len(ANY_4XX) + 1):
+        await redrive.api.webhook(relay, b"%d" % number)
+    receiver.script(*ANY_4XX, 200)
+    async with hub(redrive.base_url, relay["id"], receiver.url):
+        await redrive.work()
+    rows = await redrive.api.deliveries(relay["id"])
+    assert sorted(one["status"] for one in rows) == ["delivered", *["failed"] * len(ANY_4XX)]
+    assert {one["attempts"] for one in rows} == {1}
+    assert len(receiver.requests) == len(ANY_4XX) + 1
+    endpoint = await redrive.api.get(f"/v1/endpoints/{relay['id']}")
+    assert (endpoint["disabled"], endpoint["disabled_reason"]) == (False, None)
+
+    await AlertRounds(redrive.stores.engine, redrive.clock, every_s=0).look()
+    assert (await redrive.api.get("/v1/alerts"))["data"] == []
+    assert (await redrive.api.get("/v1/notices"))["data"] == []
+    rules = {rule["rule"]: rule for rule in (await redrive.api.get("/v1/alerts/rules"))["data"]}
+    rate = rules["failure_rate"]["readings"][0]["saw"]
+    assert (rate["failed"], rate["ended"]) == (0, 1)
+    assert (await redrive.api.get("/v1/stats"))["dead_letters"]["open"] == 0
+    assert (await redrive.api.get("/v1/dead-letters"))["data"] == []
+
+
+async def test_b7_what_failed_quietly_can_be_sent_again(redrive: Installation) -> None:
+    relay = await redrive.api.relay()
+    played = PlayedHub(redrive, relay, 422)
+    event_id = await redrive.api.webhook(relay)
+    await redrive.work()
+    (letter,) = (await redrive.api.get("/v1/dead-letters", state="ignored"))["data"]
+    assert (letter["event_id"], letter["error_message"]) == (event_id, "HTTP 422 Unprocessable Entity")
+    shown = await redrive.api.get(f"/v1/dead-letters/{letter['id']}")
+    assert shown["resolution"]["by"] == "engine"
+    await redrive.api.post(f"/v1/dead-letters/{letter['id']}/retry", {"now": True})
+    await redrive.work()  # and fails again: quietly, too
+    assert (await redrive.api.get("/v1/stats"))["dead_letters"] == {
+        "open": 0,
+        "replaying": 0,
+        "resolved": 0,
+        "ignored": 1,
+    }
+    played.status = 200
+    await redrive.api.post(f"/v1/dead-letters/{letter['id']}/retry", {"now": True})
+    await redrive.work()
+    assert (await redrive.api.status(event_id))["status"] == "delivered"
+
+
+async def test_b7_a_relay_whose_service_fails_for_days_is_never_disabled_and_goes_on_when_it_is_back(
+    redrive: Installation, clock: ManualClock
+) -> None:
+    relay = await redrive.api.relay()
+    played = PlayedHub(redrive, relay, 503)
+    settings = redrive.settings
+    assert settings.disable_after_s == 5 * DAY_S
+    first = await redrive.api.webhook(relay)
+    for _ in range(24):
+        async with open_relay_worker(settings, redrive.stores.engine, redrive.relay, clock) as worker:
+            await worker.run_until_idle()
+        clock.advance(6 * 3600)
+    assert len(played.deliveries) == 24
+    assert await Ledger(redrive.stores.engine, clock).disable_failing(5 * DAY_S) == []
+    endpoint = await redrive.api.get(f"/v1/endpoints/{relay['id']}")
+    assert (endpoint["disabled"], endpoint["disabled_reason"]) == (False, None)
+    played.status = 200
+    await redrive.work()
+    assert (await redrive.api.status(first))["status"] == "delivered"

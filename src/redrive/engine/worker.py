@@ -21,6 +21,7 @@ from redrive.core.outcome import Failure, Success
 from redrive.core.policy import Policy
 from redrive.core.ports import (
     NO_EXCHANGE,
+    RELAY_QUEUE,
     Claim,
     Destination,
     EndpointStates,
@@ -340,7 +341,8 @@ class Worker:
         tell(result, policy.max_retries if policy is not None else None)
         if not result.held_lease:
             return
-        if isinstance(outcome, Failure) and outcome.status_code == GONE and job.endpoint_id is not None:
+        is_gone = isinstance(outcome, Failure) and outcome.status_code == GONE
+        if is_gone and job.endpoint_id is not None and job.queue != RELAY_QUEUE:  # relays are never disabled
             self._follow_up(self._disable(job.org_id, job.endpoint_id, result.settlement.exchange.url))
         if isinstance(decision, RetryIn):
             self._expect(job, is_retry=True, in_s=decision.delay.total_seconds())

@@ -35,18 +35,31 @@ tried AS (
          now - make_interval(secs => took_s), now, status_code, category, possible_duplicate, truncated, error_message,
          error_stack, url, request_headers, response_headers, response_body
     FROM closed),
+-- A 4xx under a policy that takes them quietly needs nobody: its letter is closed from the start, as that of a failed test is.
+-- Not where it halts a lane, or a run waits for it.
+deaths AS (
+  SELECT c.*, CASE WHEN c.is_test THEN 'it was a test' WHEN quiet.is_so THEN 'its policy takes permanent failures quietly' END AS closed_because
+    FROM closed c
+    LEFT JOIN LATERAL (
+      SELECT true AS is_so FROM redrive.policy p
+       WHERE p.org_id = c.org_id AND p.id = c.policy_id AND (p.spec ->> 'quiet_permanent')::boolean
+         AND NOT EXISTS (SELECT FROM redrive.endpoint e
+                          WHERE e.org_id = c.org_id AND e.id = c.endpoint_id AND c.lane IS NOT NULL AND e.on_block = 'halt')
+      ) quiet ON c.reason = 'permanent' AND c.status_code BETWEEN 400 AND 499 AND c.run_id IS NULL
+   WHERE c.verdict = 'die'),
 died AS (
   INSERT INTO redrive.dead_letter AS d (org_id, task_id, state, kind, event_id, endpoint_id, event_type, external_system,
                                         reason, category, fingerprint, error_message, config, first_failed_at,
                                         failed_at, generation, created_at, updated_at, closed_at, closed_by,
                                         closed_because)
-  SELECT org_id, id, CASE WHEN is_test THEN 'ignored' ELSE 'open' END, kind, event_id, endpoint_id, event_type,
+  SELECT org_id, id, CASE WHEN closed_because IS NULL THEN 'open' ELSE 'ignored' END, kind, event_id, endpoint_id, event_type,
          left(external_system, 256), reason, category, fingerprint, error_message, redrive.config_of(org_id, endpoint_id),
          first_failed_at, now, generation, now, now,
-         CASE WHEN is_test THEN now END, CASE WHEN is_test THEN 'engine' END, CASE WHEN is_test THEN 'it was a test' END
-    FROM closed WHERE verdict = 'die'
+         CASE WHEN closed_because IS NOT NULL THEN now END, CASE WHEN closed_because IS NOT NULL THEN 'engine' END, closed_because
+    FROM deaths
   ON CONFLICT (org_id, task_id) DO UPDATE SET
-         state = 'open', reason = excluded.reason, category = excluded.category, fingerprint = excluded.fingerprint,
+         state = excluded.state, reason = excluded.reason, category = excluded.category, fingerprint = excluded.fingerprint,
          error_message = excluded.error_message, config = excluded.config, failed_at = excluded.failed_at, generation = excluded.generation,
-         created_at = excluded.created_at, updated_at = excluded.updated_at, replay_outcome = 'failed')
+         created_at = excluded.created_at, updated_at = excluded.updated_at, replay_outcome = 'failed',
+         closed_at = excluded.closed_at, closed_by = excluded.closed_by, closed_because = excluded.closed_because)
 SELECT org_id, id, fence, nullif(due_at, 'infinity') AS due_at, now FROM closed;
