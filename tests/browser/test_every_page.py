@@ -31,7 +31,7 @@ async def sampled(chromium: Browser, postgres: EmbeddedPostgres, template_databa
         open_receiver() as receiver,
         installation(url, smtp_url="smtp://127.0.0.1:9?starttls=none") as redrive,
     ):
-        await sample.live_through(redrive, receiver, rounds=ROUNDS)
+        await sample.live_through(redrive, receiver, rounds=ROUNDS, texts=sample.HOSTILE)
         yield redrive
 
 
@@ -86,9 +86,9 @@ async def test_a_strangers_text_is_shown_as_text(visit: Visit, tab: Page, sample
     """Its event type, and the error of a handler; that nothing of the kind runs is asked of every page above."""
     letters = next(place for place in PAGES if place.name == "dead-letters")
     page = await opened(visit, tab, sampled, letters, WIDTHS[-1])
-    await expect(page.get_by_text(sample.HOSTILE).first).to_be_visible()
-    await page.goto(f"{letters.path}?{urlencode({'type': sample.HOSTILE_TYPE})}")
-    await expect(page.locator("tbody").get_by_text(sample.HOSTILE_TYPE).first).to_be_visible()
+    await expect(page.get_by_text(sample.HOSTILE.supplier).first).to_be_visible()
+    await page.goto(f"{letters.path}?{urlencode({'type': sample.HOSTILE.refused_type})}")
+    await expect(page.locator("tbody").get_by_text(sample.HOSTILE.refused_type).first).to_be_visible()
 
 
 def test_every_page_is_in_the_table() -> None:

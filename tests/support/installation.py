@@ -86,11 +86,16 @@ class Installation:
     def base_url(self) -> str:
         return f"http://{self.host}:{self.port}"
 
-    async def session_token(self, role: Role = Role.OWNER) -> str:
-        """Of a browser's session, as somebody with this role."""
+    async def session_token(self, role: Role = Role.OWNER, *, user_id: UUID | None = None) -> str:
+        """Of a browser's session, as somebody with this role, or as this user."""
         async with self.stores.engine.tenant(self.org_id) as session:
             token, _ = await sessions.open_session(
-                session, org_id=self.org_id, user_id=None, role=role, source="test", clock=self.clock
+                session,
+                org_id=self.org_id,
+                user_id=user_id,
+                role=None if user_id else role,
+                source="test",
+                clock=self.clock,
             )
         return token
 

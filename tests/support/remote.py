@@ -32,6 +32,11 @@ class Remote:
         assert answer.status in (200, 201, 202), answer.body
         return answer.json
 
+    async def patch(self, path: str, value: object) -> Any:
+        answer = await self.http.request("PATCH", path, value)
+        assert answer.status == 200, answer.body
+        return answer.json
+
     async def policy(self, name: str, **spec: object) -> None:
         answer = await self.http.request("PUT", f"/v1/policies/{name}", spec)
         assert answer.status == 200, answer.body

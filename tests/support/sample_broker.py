@@ -17,15 +17,14 @@ from support.engine import ManualClock
 from support.installation import Installation
 
 TRANSFORMER = "outbound-transformer"
-HOSTILE = "<img src=x onerror=alert(1)>"
 
 
-async def collect(redrive: Installation, end: datetime) -> None:
+async def collect(redrive: Installation, end: datetime, *, error: str) -> None:
     clock = ManualClock(end - timedelta(hours=3))
     book = DeadMessages(redrive.stores.engine, redrive.org_id, clock)
     await book.keep(list(_rejected(clock.now())))
     clock.advance(3_000)
-    await book.keep([_given_up(clock.now(), number) for number in range(3)])
+    await book.keep([_given_up(clock.now(), number, error) for number in range(3)])
     clock.advance((end - clock.now()).total_seconds())
     await book.note(
         [
@@ -52,15 +51,15 @@ def _rejected(now: datetime) -> Iterator[DeadMessage]:
         )
 
 
-def _given_up(now: datetime, number: int) -> DeadMessage:
+def _given_up(now: datetime, number: int, error: str) -> DeadMessage:
     """By a consumer of ours, after all of its retries; the last one had been redriven before."""
-    headers = {"x-retry-count": 3, "x-tenant": f"north {HOSTILE}", "x-api-key": "sk_live_1234567890"}
+    headers = {"x-retry-count": 3, "x-tenant": "north", "x-last-error": error, "x-api-key": "sk_live_1234567890"}
     return dead_message(
         TRANSFORMER,
         origin=Origin("", TRANSFORMER, TRANSFORMER),
         body=json.dumps({"tenantId": "north", "internalId": number}).encode(),
         message_id=f"transform-{number}",
-        failure=Failure(Category.NETWORK, f"PostgreSQL is not available {HOSTILE}", stack="Traceback\n  in transform"),
+        failure=Failure(Category.NETWORK, f"PostgreSQL is not available: {error}", stack="Traceback\n  in transform"),
         reason=Reason.EXHAUSTED,
         retries=3,
         first_failed_at=now - timedelta(seconds=14),
