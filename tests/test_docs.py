@@ -27,6 +27,12 @@ DOCS = ROOT / "docs"
 OTHER_FLAGS = {"rabbitmq_url": "--rabbitmq"}
 NOT_OURS = {"node_modules", "build", "dist"}
 
+MAX_README_LINES = 150
+MAX_CHANGE_CHARACTERS = 160
+MAX_PICTURE_BYTES = 250_000
+CHANGE_KINDS = {f"### {kind}" for kind in ("Added", "Changed", "Deprecated", "Removed", "Fixed", "Security")}
+
+_PICTURE = re.compile(r"images/([\w.-]+\.(?:png|svg))")
 _FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _INLINE = re.compile(r"`([^`\n]+)`")
 _LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
@@ -206,6 +212,25 @@ def test_a_document_names_no_command_that_does_not_exist(document: Path) -> None
 def test_a_document_names_no_make_target_that_does_not_exist(document: Path) -> None:
     targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
     assert set(_MAKE.findall(_code(document.read_text()))) <= targets
+
+
+def test_the_readme_is_at_most_150_lines_long() -> None:
+    assert len((ROOT / "README.md").read_text().splitlines()) <= MAX_README_LINES
+
+
+def test_the_changelog_says_each_change_in_one_short_line_under_a_known_heading() -> None:
+    lines = (ROOT / "CHANGELOG.md").read_text().splitlines()
+    assert [line for line in lines if len(line) > MAX_CHANGE_CHARACTERS] == []
+    assert {line for line in lines if line.startswith("### ")} <= CHANGE_KINDS
+    entries = lines[next(number for number, line in enumerate(lines) if line.startswith("## ")) :]
+    assert [line for line in entries if line and not line.startswith(("## ", "### ", "#### ", "- "))] == []
+
+
+def test_the_pictures_are_those_that_documents_show_and_are_small() -> None:
+    shown = {name for document in _documents() for name in _PICTURE.findall(document.read_text())}
+    pictures = {path.name: path.stat().st_size for path in (DOCS / "images").iterdir()}
+    assert pictures.keys() == shown
+    assert [name for name, size in pictures.items() if size > MAX_PICTURE_BYTES] == []
 
 
 def test_the_readme_begins_with_the_two_commands_that_a_person_needs() -> None:
