@@ -178,7 +178,7 @@ async def test_a_manual_policy_waits_for_a_person(api: Api) -> None:
     (job,) = await api.claim()
     await api.settle(job, Failure(Category.TIMEOUT, "too slow"), AwaitPerson(), NO_EXCHANGE)
     (entry,) = await _queue(api)
-    assert (entry["next_retry_at"], entry["retry_policy"], entry["max_retries"]) == (None, "manual", None)
+    assert (entry["next_retry_at"], entry["retry_policy"], entry["max_retries"]) == (None, "manual", 3)
     page = (await api.owner.get("/v1/retry-queue?limit=1")).json
     assert page["pagination"]["has_more"] is False
 

@@ -91,9 +91,10 @@ def test_no_retries_means_one_try() -> None:
     assert after(policy) == Die(Reason.EXHAUSTED, Category.SERVER_ERROR)
 
 
-def test_a_manual_task_waits_for_a_person_however_often_it_failed() -> None:
+def test_a_manual_task_waits_for_a_person_until_its_retries_are_used_up() -> None:
     assert after("manual") == AwaitPerson()
-    assert after("manual", failures=50) == AwaitPerson()
+    assert after("manual", failures=3) == AwaitPerson()
+    assert after("manual", failures=4) == Die(Reason.EXHAUSTED, Category.SERVER_ERROR)
     assert after("manual", Failure(Category.VALIDATION, "bad")) == Die(Reason.PERMANENT, Category.VALIDATION)
 
 

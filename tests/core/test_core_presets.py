@@ -44,7 +44,7 @@ def test_the_jitter_and_the_end_of_every_preset() -> None:
     assert ends == {
         "integration": (0, 3, None),
         "immediate": (0, 3, None),
-        "manual": (0, None, None),
+        "manual": (0, 3, None),
         "relay": (0, None, 7 * DAY),
         "triggers": (0.1, 3, None),
         "workflow": (0.25, 3, None),

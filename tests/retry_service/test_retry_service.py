@@ -368,11 +368,11 @@ async def test_a13_the_delays_are_those_of_the_database(office: Office) -> None:
     assert [delay(n) for n in range(5)] == [5, 30, 300, 300, 300]
     assert [delay(n, "immediate") for n in range(3)] == [5, 5, 5]
     assert delay(0, "manual") is None
-    named = "SELECT extract(epoch FROM redrive.calculate_next_retry($1::int, $2::text))::float8"
+    named = "SELECT extract(epoch FROM redrive.retry_delay($1::int, $2::text))::float8"
     for policy in ("exponential", "integration", "immediate", "manual", "no such policy"):
         for count in range(-1, 8):
             assert await office.engine.sql.fetchval(named, count, policy) == delay(count, policy), (policy, count)
-    of_spec = "SELECT extract(epoch FROM redrive.calculate_next_retry($1::int, $2::jsonb, 0.5))::float8"
+    of_spec = "SELECT extract(epoch FROM redrive.retry_delay($1::int, $2::jsonb, 0.5))::float8"
     for name, preset in PRESETS.items():
         spec = msgspec.json.encode(preset.to_spec()).decode()
         for count in range(20):

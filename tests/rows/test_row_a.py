@@ -120,7 +120,7 @@ async def test_a4_the_policies_keep_their_delays_and_the_database_says_the_same(
     connection = await asyncpg.connect(redrive.url)
     try:
         for retry, delay_s in enumerate(delays):
-            told = await connection.fetchval("SELECT redrive.calculate_next_retry($1, $2::text)", retry, kind)
+            told = await connection.fetchval("SELECT redrive.retry_delay($1, $2::text)", retry, kind)
             entry = await redrive.api.entry(entry["endpoint_id"])
             if delay_s is None:
                 assert (told, entry["next_retry_at"]) == (None, None)
@@ -130,7 +130,7 @@ async def test_a4_the_policies_keep_their_delays_and_the_database_says_the_same(
             clock.advance(delay_s)
             await redrive.work()
         for count, name, seconds in ((3, "exponential", 300), (99, "exponential", 300), (1, "no such policy", 5)):
-            told = await connection.fetchval("SELECT redrive.calculate_next_retry($1, $2::text)", count, name)
+            told = await connection.fetchval("SELECT redrive.retry_delay($1, $2::text)", count, name)
             assert told == timedelta(seconds=seconds)
     finally:
         await connection.close()

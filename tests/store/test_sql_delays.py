@@ -52,7 +52,7 @@ async def conn(empty_url: str) -> AsyncIterator[Connection]:
 
 async def test_the_sql_function_knows_the_named_policies(conn: Connection) -> None:
     async def delays_of(policy: str) -> list[timedelta | None]:
-        sql = "SELECT redrive.calculate_next_retry(n::int, $1::text) AS delay FROM generate_series(-1, 10) n ORDER BY n"
+        sql = "SELECT redrive.retry_delay(n::int, $1::text) AS delay FROM generate_series(-1, 10) n ORDER BY n"
         return [row["delay"] for row in await conn.fetch(sql, policy)]
 
     def program(preset: str) -> list[timedelta | None]:
@@ -84,7 +84,7 @@ async def _agree(conn: Connection, rows: list[Row]) -> None:
     """Both SQL functions against the Python one, for a whole list at once."""
     answers = await conn.fetch(
         "SELECT redrive.delay_s(r.n, r.spec, r.roll) AS delay_s,"
-        "       redrive.calculate_next_retry(r.n, r.spec, r.roll) AS delay"
+        "       redrive.retry_delay(r.n, r.spec, r.roll) AS delay"
         "  FROM unnest($1::int[], $2::jsonb[], $3::float8[]) AS r(n, spec, roll)",
         [retry for _, retry, _ in rows],
         [msgspec.json.encode(policy.to_spec()).decode() for policy, _, _ in rows],

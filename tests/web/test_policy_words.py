@@ -34,7 +34,7 @@ def test_a_span_takes_the_largest_unit_that_fits(seconds: float | None, told: st
     [
         ("integration", "5 s, 30 s, 5 min", "after 3 retries"),
         ("immediate", "5 s each time", "after 3 retries"),
-        ("manual", "a person retries", "when a person ends it"),
+        ("manual", "a person retries", "after 3 retries"),
         ("relay", "1 s, 2 s, 4 s, 8 s … times 2, at most 1 h", "7 d after it was received"),
         ("triggers", "1 min, 5 min, 15 min", "after 3 retries"),
         ("transformer", "2 s, 4 s, 8 s", "after 3 retries"),

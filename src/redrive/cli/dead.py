@@ -211,7 +211,7 @@ def _cells(letter: shapes.Shape) -> list[object]:
         letter["event_type"],
         letter["external_system"],
         f"{letter['retry_count']} / {'∞' if most is None else most}",
-        letter["reason"],
+        "not retried" if letter["reason"] == "permanent" else letter["reason"],
         letter["category"],
         letter["failed_at"],
         letter["error_message"],

@@ -1,7 +1,7 @@
 """Retry policies: when a failed task is tried again, for how long, and which failures count. Pure.
 
 Read from JSON at the edges (`Policy.from_spec`), asked by core.decide, plotted through `preview`. The SQL
-function calculate_next_retry agrees with `retry_delay` for the policies it knows.
+function retry_delay agrees with `retry_delay` for the policies it knows.
 """
 
 import math
@@ -63,6 +63,7 @@ _FAMILIES = {
 }
 
 Rule = Category | StatusFamily | int
+ALL = "all"  # in a list of rules: every class that the other list does not name
 
 
 class PolicyError(ValueError):
@@ -240,7 +241,6 @@ def _read(reader: SpecReader) -> Policy:
         keep.optional_number("dead_s", usual.dead_s, 0, MAX_RETENTION_S),
     )
     keep.finish()
-    usual_retries = None if kind is PolicyKind.MANUAL else DEFAULT_MAX_RETRIES
     policy = Policy(
         kind=kind,
         delays_s=delays_s,
@@ -248,7 +248,7 @@ def _read(reader: SpecReader) -> Policy:
         factor=factor,
         cap_s=cap_s,
         jitter=reader.number("jitter", 0.0, 0, 1),
-        max_retries=reader.optional_integer("max_retries", usual_retries, 0, MAX_RETRIES_LIMIT),
+        max_retries=reader.optional_integer("max_retries", DEFAULT_MAX_RETRIES, 0, MAX_RETRIES_LIMIT),
         max_age_s=reader.optional_number("max_age_s", None, MIN_AGE_S, MAX_AGE_S),
         max_retry_after_s=reader.number("max_retry_after_s", DEFAULT_MAX_RETRY_AFTER_S, 0, MAX_DELAY_S),
         timeout_s=reader.number("timeout_s", DEFAULT_TIMEOUT_S, MIN_TIMEOUT_S, MAX_TIMEOUT_S),
@@ -311,10 +311,16 @@ def _read_rules(reader: SpecReader) -> tuple[frozenset[Rule], frozenset[Rule]]:
         if rule in retry:
             reader.problem(f"{shown(_rule_text(rule))} is in both retry and fail", "fail", index)
     reader.finish()
-    return frozenset(retry), frozenset(fail)
+    return _expanded(retry, fail), _expanded(fail, retry)
 
 
-def _read_rule_list(reader: SpecReader, name: str) -> dict[Rule, int]:
+def _expanded(rules: Mapping[Rule | str, int], others: Mapping[Rule | str, int]) -> frozenset[Rule]:
+    """The rules of one list; `all` stands for every class that the other list does not name."""
+    named = frozenset(rule for rule in rules if isinstance(rule, Category | StatusFamily | int))
+    return named | (frozenset(Category) - others.keys()) if ALL in rules else named
+
+
+def _read_rule_list(reader: SpecReader, name: str) -> dict[Rule | str, int]:
     """The rules in a list, each with its place."""
     value = reader.raw(name)
     if value is None:
@@ -325,7 +331,7 @@ def _read_rule_list(reader: SpecReader, name: str) -> dict[Rule, int]:
     if len(value) > MAX_RULES:
         reader.problem(f"must hold at most {MAX_RULES} entries, not {len(value)}", name)
         return {}
-    rules: dict[Rule, int] = {}
+    rules: dict[Rule | str, int] = {}
     for index, item in enumerate(value):
         rule = _read_rule(item)
         if isinstance(rule, _Refused):
@@ -340,21 +346,23 @@ class _Refused:
     message: str
 
 
-def _read_rule(item: object) -> Rule | _Refused:
+def _read_rule(item: object) -> Rule | str | _Refused:
     if isinstance(item, int) and not isinstance(item, bool):
         if MIN_STATUS <= item <= MAX_STATUS:
             return int(item)
         return _Refused(f"status codes are {MIN_STATUS} to {MAX_STATUS}, not {shown(item)}")
     if isinstance(item, str):
+        if item == ALL:
+            return ALL
         for named in (Category, StatusFamily):
             if item in named.__members__.values():
                 return named(item)
-    allowed = ", ".join([*Category, *StatusFamily])
+    allowed = ", ".join([ALL, *Category, *StatusFamily])
     return _Refused(f"must be a status code or one of {allowed}, not {shown(item)}")
 
 
 def _refuse_endless(reader: SpecReader, policy: Policy) -> None:
-    """Unbounded retries need an end and a delay that keeps them countable. A person ends manual ones."""
+    """Unbounded retries need an end and a delay that keeps them countable. A person ends unbounded manual ones."""
     if policy.max_retries is not None or policy.kind is PolicyKind.MANUAL:
         return
     if policy.max_age_s is None:
@@ -373,8 +381,8 @@ def _plain(value: float | None) -> float | int | None:
     return int(value) if value is not None and value.is_integer() else value
 
 
-def _rule_text(rule: Rule) -> str | int:
-    return rule if isinstance(rule, int) else rule.value
+def _rule_text(rule: Rule | str) -> str | int:
+    return rule if isinstance(rule, int) else str(rule)
 
 
 def _in_order(rules: frozenset[Rule]) -> list[str | int]:

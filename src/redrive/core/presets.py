@@ -30,7 +30,7 @@ PRESETS: Mapping[str, Policy] = MappingProxyType(
     {
         "integration": Policy(PolicyKind.LIST, delays_s=(5.0, 30.0, 300.0)),
         "immediate": Policy(PolicyKind.IMMEDIATE, delays_s=(IMMEDIATE_DELAY_S,)),
-        "manual": Policy(PolicyKind.MANUAL, max_retries=None),
+        "manual": Policy(PolicyKind.MANUAL),
         "relay": Policy(
             PolicyKind.EXPONENTIAL,
             base_s=1.0,

@@ -48,7 +48,7 @@ CONNECTIONS = 4
 _POLL_S = 0.1
 _ENTRY, _LETTER = "retry-queue entry", "dead letter"
 _ALIASES = {"exponential": "integration"}  # what lists call the policy of that schedule
-_UNKNOWN_POLICY_DELAY_S = 5.0  # as the SQL function calculate_next_retry has it
+_UNKNOWN_POLICY_DELAY_S = 5.0  # as the SQL function retry_delay has it
 
 log = structlog.get_logger("redrive.retry_service")
 
@@ -323,7 +323,7 @@ class RetryService:
         """Seconds before retry number `retry_count` (0, 1, 2 …), without jitter; None: never by itself.
 
         `policy` is `exponential`, `immediate`, `manual` or the name of a preset; any other has 5 seconds. The SQL
-        function `calculate_next_retry` says the same.
+        function `retry_delay` says the same.
         """
         preset = PRESETS.get(_ALIASES.get(policy, policy))
         if preset is None:

@@ -141,6 +141,13 @@ def category(name: str | None) -> str:
     return CATEGORIES.get(name or "", name or "Unknown")
 
 
+def ended(reason: str, name: str | None) -> str | None:
+    """Why it ended, beside its last error; None: it used up its retries."""
+    if reason == "permanent":
+        return f"not retried: {category(name).lower()}"
+    return None if reason == "exhausted" else reason
+
+
 def error_parts(name: str | None, message: str | None) -> tuple[str, str]:
     """An error as a short mark and what else there is to say: the status that was answered, or the class."""
     status = _STATUS.match(message or "")

@@ -10,6 +10,7 @@ from redrive.api.policy_input import MAX_EVENT_TYPES
 from redrive.api.schemas.base import Answer, example
 from redrive.core.outcome import Category
 from redrive.core.policy import (
+    ALL,
     MAX_AGE_S,
     MAX_DELAY_S,
     MAX_DELAYS,
@@ -124,7 +125,7 @@ _RULES = {
     "maxItems": MAX_RULES,
     "items": {
         "anyOf": [
-            {"type": "string", "enum": [*Category, *StatusFamily]},
+            {"type": "string", "enum": [ALL, *Category, *StatusFamily]},
             {"type": "integer", "minimum": MIN_STATUS, "maximum": MAX_STATUS},
         ]
     },
