@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
-from redrive.core.classify import ConfigurationError, classify_error, error_category, is_retriable
+from redrive.core.classify import ConfigurationError, ErrorClass, classify_error, error_category, is_retriable
 from redrive.core.notices import DeadLetterNotice
 from redrive.core.steer import GiveUp, RetryLater
 from redrive.destinations.handler_tasks import StepTask, Task
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 __all__ = [
     "ConfigurationError",
     "DeadLetterNotice",
+    "ErrorClass",
     "GiveUp",
     "Message",
     "NotFound",

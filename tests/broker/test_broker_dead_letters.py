@@ -21,7 +21,7 @@ from redrive.sources.reading import read_dead_message
 from .test_broker_properties import properties, tables, typed, values
 
 DETAILS = ErrorDetails(
-    error_type="transient",
+    error_type="ConnectionError",
     error_message="the hub is down",
     stack_trace=None,
     retry_count=3,

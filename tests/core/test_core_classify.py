@@ -22,6 +22,8 @@ from redrive.core.classify import (
     MAX_RETRY_AFTER,
     MAX_STACK_CHARS,
     ConfigurationError,
+    ErrorClass,
+    category_named,
     classify_error,
     classify_status,
     error_category,
@@ -90,7 +92,7 @@ CASES: list[tuple[BaseException, str, str]] = [
     (OSError(errno.ETIMEDOUT, "slow"), "timeout", "transient"),
     (Transport(errno.ETIMEDOUT, "slow"), "timeout", "transient"),
     (Transport(errno.ECONNREFUSED, "refused"), "network", "transient"),
-    (Transport("odd"), "unknown", "unknown"),
+    (Transport("odd"), "unknown", "client"),
     (foreign("httpx", "ReadTimeout"), "timeout", "transient"),
     (foreign("redis.exceptions", "TimeoutError"), "timeout", "transient"),
     (ConnectionRefusedError(), "network", "transient"),
@@ -117,16 +119,16 @@ CASES: list[tuple[BaseException, str, str]] = [
     (Refused(status_code=404), "client_error", "client"),
     (Refused(status=503), "server_error", "transient"),
     (Refused(response=Response(429)), "rate_limited", "transient"),
-    (Refused(status_code=True), "unknown", "unknown"),
-    (Refused(status_code=200), "unknown", "unknown"),
+    (Refused(status_code=True), "unknown", "client"),
+    (Refused(status_code=200), "unknown", "client"),
     (urllib.error.HTTPError("http://x", 500, "no", None, None), "server_error", "transient"),  # type: ignore[arg-type]
-    (Spiteful(), "unknown", "unknown"),
-    (RuntimeError("odd"), "unknown", "unknown"),
-    (FileNotFoundError(errno.ENOENT, "gone"), "unknown", "unknown"),
-    (asyncio.CancelledError(), "unknown", "unknown"),
+    (Spiteful(), "unknown", "client"),
+    (RuntimeError("odd"), "unknown", "client"),
+    (FileNotFoundError(errno.ENOENT, "gone"), "unknown", "client"),
+    (asyncio.CancelledError(), "unknown", "client"),
     (ExceptionGroup("one", [ExceptionGroup("inner", [TimeoutError()])]), "timeout", "transient"),
-    (ExceptionGroup("two", [TimeoutError(), TimeoutError()]), "unknown", "unknown"),
-    (GiveUp("enough"), "unknown", "unknown"),
+    (ExceptionGroup("two", [TimeoutError(), TimeoutError()]), "unknown", "client"),
+    (GiveUp("enough"), "unknown", "client"),
     (GiveUp("enough", category=Category.CONFIGURATION), "configuration", "configuration"),
 ]
 
@@ -134,7 +136,73 @@ CASES: list[tuple[BaseException, str, str]] = [
 @pytest.mark.parametrize(("error", "category", "row_e"), CASES, ids=lambda value: getattr(value, "__name__", None))
 def test_an_exception_has_its_class(error: BaseException, category: str, row_e: str) -> None:
     assert error_category(error) == category
-    assert classify_error(error) == row_e
+    assert classify_error(error) == ErrorClass(row_e, retryable=row_e == "transient")
+
+
+class ClientError(Exception):
+    """A service's own."""
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        type("UnsupportedMimeTypeError", (Exception,), {})("image/x-odd"),
+        type("MediaTypeNotAccepted", (RuntimeError,), {})("odd"),
+        type("UnsupportedMediaType", (Exception,), {})("odd"),
+        RuntimeError("Unsupported MIME type: image/x-odd"),
+        RuntimeError("The content type image/x-odd is not supported."),
+    ],
+    ids=repr,
+)
+def test_e12_an_unsupported_media_type_is_validation_by_any_class_name(error: Exception) -> None:
+    assert error_category(error) is Category.VALIDATION
+    assert classify_error(error) == ErrorClass("validation", retryable=False)
+
+
+def test_e12_there_are_four_classes_and_an_unknown_error_is_client_and_not_retried() -> None:
+    assert classify_error(RuntimeError("odd")) == ErrorClass("client", retryable=False)
+    assert classify_error(ClientError("no such unit")) == ErrorClass("client", retryable=False)
+    assert classify_error(RetryLater()) == ErrorClass("transient", retryable=True)
+    given_up = GiveUp("enough", category=Category.SERVER_ERROR)
+    assert classify_error(given_up) == ErrorClass("transient", retryable=False)
+    assert {classify_error(error).category for error, _, _ in CASES} == {
+        "transient",
+        "client",
+        "validation",
+        "configuration",
+    }
+
+
+def test_e12_the_base_of_all_errors_of_a_library_is_no_client_error() -> None:
+    assert error_category(foreign("aiohttp.client_exceptions", "ClientError")) is Category.UNKNOWN
+    assert error_category(foreign("botocore.exceptions", "ClientError")) is Category.UNKNOWN
+
+
+@pytest.mark.parametrize(
+    ("name", "category"),
+    [
+        *((category.value, category) for category in Category),
+        ("transient", Category.SERVER_ERROR),
+        ("client", Category.CLIENT_ERROR),
+        ("ValidationError", Category.VALIDATION),
+        ("SyntaxError", Category.VALIDATION),  # what JSON.parse raises
+        ("JSONDecodeError", Category.VALIDATION),
+        ("KeyError", Category.VALIDATION),
+        ("UnsupportedMimeTypeError", Category.VALIDATION),
+        ("TimeoutError", Category.TIMEOUT),
+        ("ConnectionResetError", Category.NETWORK),
+        ("MongoNetworkError", Category.NETWORK),
+        ("TooManyRequestsError", Category.RATE_LIMITED),
+        ("ServiceUnavailableException", Category.SERVER_ERROR),
+        ("NotFoundError", Category.CLIENT_ERROR),
+        ("MissingCredentialsError", Category.CONFIGURATION),
+        ("RuntimeError", None),
+        ("Error", None),
+        ("", None),
+    ],
+)
+def test_e7_the_name_of_a_class_or_a_category_leads_back_to_its_category(name: str, category: Category | None) -> None:
+    assert category_named(name) is category
 
 
 def test_the_cause_of_an_exception_is_not_its_class() -> None:

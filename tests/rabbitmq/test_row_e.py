@@ -67,17 +67,17 @@ class _Refusal(Exception):
 
 
 ERRORS: list[tuple[BaseException, str, int]] = [
-    (_Refusal(404), "client", 0),
+    (_Refusal(404), "client_error", 0),
     (GiveUp("never"), "unknown", 0),
     (ValueError("no such unit"), "validation", 0),
     (KeyError("sku"), "validation", 0),
     (ConfigurationError("no credentials"), "configuration", 0),
-    (_Refusal(503), "transient", 3),
-    (_Refusal(429), "transient", 3),
-    (TimeoutError(), "transient", 3),
-    (ConnectionResetError("redis went away"), "transient", 3),
-    (asyncpg.CannotConnectNowError("the database system is starting up"), "transient", 3),
-    (aio_pika.exceptions.DeliveryError(None, Basic.Nack()), "transient", 3),
+    (_Refusal(503), "server_error", 3),
+    (_Refusal(429), "rate_limited", 3),
+    (TimeoutError(), "timeout", 3),
+    (ConnectionResetError("redis went away"), "network", 3),
+    (asyncpg.CannotConnectNowError("the database system is starting up"), "network", 3),
+    (aio_pika.exceptions.DeliveryError(None, Basic.Nack()), "network", 3),
 ]
 
 
@@ -92,13 +92,15 @@ async def test_e1_errors_are_classed_and_only_transient_ones_are_tried_again(
     async with consuming(vhost_url, tries):
         for n in range(len(ERRORS) + 1):
             await broker.publish(SOURCE, {"n": n})
-        dead = [letter(await broker.take(DEAD)) for _ in ERRORS]
+        dead = [await broker.take(DEAD) for _ in ERRORS]
         await eventually(lambda: len(tries.of(len(ERRORS))) == 1)
-    seen = {
-        one["original_message"]["n"]: (one["error_details"]["error_type"], one["error_details"]["retry_count"])
-        for one in dead
-    }
-    assert seen == {n: (name, retries) for n, (_, name, retries) in enumerate(ERRORS)}
+    seen = {}
+    for message in dead:
+        details = letter(message)["error_details"]
+        told = (details["error_type"], message.headers["x-redrive-category"], details["retry_count"])
+        seen[letter(message)["original_message"]["n"]] = told
+        assert message.headers["x-retry-count"] == details["retry_count"]
+    assert seen == {n: (type(error).__name__, category, retries) for n, (error, category, retries) in enumerate(ERRORS)}
     assert [len(tries.of(n)) for n in range(len(ERRORS) + 1)] == [retries + 1 for _, _, retries in ERRORS] + [1]
     assert await broker.depth(SOURCE) == 0
 
@@ -261,7 +263,7 @@ async def test_e4_a_dead_letter_has_exactly_this_form(vhost_url: str, broker: Br
     assert read == {
         "original_message": message,
         "error_details": {
-            "error_type": "validation",
+            "error_type": "ValueError",
             "error_message": "no such unit: 'dozen'",
             "retry_count": 0,
             "first_attempt_timestamp": 1_800_000_000,
@@ -294,7 +296,8 @@ async def test_e5_what_is_not_json_is_a_dead_letter_that_keeps_every_byte(vhost_
         read = letter(message)
         assert read["original_message"].keys() == {"encoding", "data"}
         assert read["original_message"]["encoding"] == message.headers["x-redrive-original-encoding"] == "base64"
-        assert read["error_details"]["error_type"] == "validation"
+        assert read["error_details"]["error_type"] == "DecodeError"
+        assert message.headers["x-redrive-category"] == "validation"
     assert sorted(base64.b64decode(letter(message)["original_message"]["data"]) for message in dead) == sorted(BODIES)
 
 

@@ -11,6 +11,7 @@ from math import floor
 import msgspec
 
 from redrive.api.evidence import payload_or_size, redacted_answer, redacted_payload
+from redrive.core.broker import RETURN_QUEUE
 from redrive.core.channels import TO_PEOPLE, hidden, method_of
 from redrive.core.lifecycle import CLOSED_STATES, TaskState, queue_status, retry_count
 from redrive.core.policy import Policy, preview
@@ -52,7 +53,7 @@ def entry(row: Row) -> Shape:
         "endpoint_id": row["endpoint_id"],
         "status": _status(state, row),
         "retry_count": retry_count(row["attempts"]),
-        "max_retries": policy.max_retries,
+        "max_retries": retry_count(row["attempts"]) if _was_retried_elsewhere(row) else policy.max_retries,
         "retry_policy": policy.public_kind,
         "policy": row["policy"],
         "next_retry_at": moment(row["due_at"]) if is_scheduled else None,
@@ -65,6 +66,11 @@ def entry(row: Row) -> Shape:
         "created_at": row["created_at"],
         "updated_at": row["updated_at"],
     }
+
+
+def _was_retried_elsewhere(row: Row) -> bool:
+    """A message of RabbitMQ, as it was collected: its service granted the retries that it made, and no more."""
+    return bool(row["queue"] == RETURN_QUEUE and row["generation"] == 0)
 
 
 def held_by(entry: Shape, causes: Sequence[str] | None) -> Shape:

@@ -10,6 +10,7 @@ import json
 import re
 import socket
 import ssl
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 
@@ -76,7 +77,34 @@ _VALIDATION_NAMES = frozenset(
 _CONFIGURATION_NAMES = frozenset(
     {"ConfigurationError", "ImproperlyConfigured", "NoCredentialsError", "SettingsError", "NoRegionError"}
 )
+# Names of a service's own errors. The same names in these packages are the base of all that can go wrong there.
+_CLIENT_NAMES = frozenset({"ClientError"})
+_PACKAGES_OF_OTHER_CLIENT_ERRORS = frozenset({"aiohttp", "botocore"})
+_MEDIA_TYPE_NAME = re.compile(r"mime|media_?type|content_?type|unsupported_?media", re.IGNORECASE)
+_MEDIA_TYPE_TEXT = re.compile(
+    r"unsupported (?:mime|media|content)\b|(?:mime|media|content)[ -]?type\b.{0,200}\b(?:not |un)supported",
+    re.IGNORECASE | re.DOTALL,
+)
 _SECONDS = re.compile(r"([+-]?)([0-9]+)(?:\.[0-9]*)?\Z")
+
+
+# Of names alone, the first that fits. Four are the words of `classify_error`.
+_CATEGORIES_BY_NAME: tuple[tuple[re.Pattern[str], Category], ...] = tuple(
+    (re.compile(pattern, re.IGNORECASE), category)
+    for pattern, category in (
+        (r"time_?d?_?out|deadline", Category.TIMEOUT),
+        (r"rate_?limit|too_?many_?requests|throttl", Category.RATE_LIMITED),
+        (r"config|credential|settings", Category.CONFIGURATION),
+        (r"validation|mime|media|content_?type|decode|syntax|parse|json|unicode|uuid|schema", Category.VALIDATION),
+        (r"^(value|key)_?error$|missing_?field|invalid", Category.VALIDATION),
+        (
+            r"connect|network|socket|dns|gaierror|ssl|tls|redis|postgres|operational|amqp|publish|broken_?pipe",
+            Category.NETWORK,
+        ),
+        (r"transient|server_?error|unavailable|bad_?gateway", Category.SERVER_ERROR),
+        (r"client|not_?found|forbidden|unauthori[sz]ed|bad_?request|conflict|permission", Category.CLIENT_ERROR),
+    )
+)
 
 
 class ConfigurationError(Exception):
@@ -103,19 +131,49 @@ def error_category(e: BaseException) -> Category:
         return e.category or Category.UNKNOWN
     status = _status_of(e)
     by_status = None if status is None else classify_status(status)
-    return by_status or _category_by_type(e) or _category_by_name(e) or Category.UNKNOWN
+    found = by_status or _category_by_type(e) or _category_by_name(e)
+    if found is None and _MEDIA_TYPE_TEXT.search(_text_of(e)[:MAX_MESSAGE_CHARS]):
+        return Category.VALIDATION
+    return found or Category.UNKNOWN
 
 
-def classify_error(e: BaseException) -> str:
-    """A broker's name for the class: transient, client, validation, configuration or unknown."""
-    return broker_name(error_category(e))
+@dataclass(frozen=True, slots=True)
+class ErrorClass:
+    """`category` is transient, client, validation or configuration."""
+
+    category: str
+    retryable: bool
 
 
-def broker_name(category: Category) -> str:
-    """A class as a broker's dead letters name it."""
+def classify_error(e: BaseException) -> ErrorClass:
+    """The class of an exception in four words, and whether a consumer of a broker retries it by default.
+
+    An unknown error is `client`: it is not retried.
+    """
+    match _steer_of(_single(e)):
+        case Steer.RETRY:
+            return ErrorClass("transient", retryable=True)
+        case Steer.GIVE_UP:
+            return ErrorClass(_in_four(error_category(e)), retryable=False)
+        case None:
+            category = error_category(e)
+            return ErrorClass(_in_four(category), retryable=category in TRANSIENT)
+
+
+def _in_four(category: Category) -> str:
     if category in TRANSIENT:
         return "transient"
-    return "client" if category is Category.CLIENT_ERROR else category.value
+    return category.value if category in (Category.VALIDATION, Category.CONFIGURATION) else "client"
+
+
+def category_named(name: str) -> Category | None:
+    """The category that a class name or a category's own name stands for. None: it says nothing.
+
+    Names come from services in any language: `TimeoutError`, `HttpServerError`, `SyntaxError` of JavaScript.
+    """
+    if name in set(Category):
+        return Category(name)
+    return next((category for pattern, category in _CATEGORIES_BY_NAME if pattern.search(name)), None)
 
 
 def is_retriable(e: BaseException) -> bool:
@@ -139,6 +197,7 @@ def failure_of(e: BaseException, stack: str) -> Failure:
         stack=redact_text(_tail(stack), MAX_STACK_CHARS),
         retry_after=e.after if isinstance(e, RetryLater) else None,
         steer=_steer_of(e),
+        error_type=type(e).__name__,
     )
 
 
@@ -251,8 +310,10 @@ def _category_by_name(e: BaseException) -> Category | None:
             return Category.NETWORK
         if cls.__name__ in _CONFIGURATION_NAMES:
             return Category.CONFIGURATION
-        if cls.__name__ in _VALIDATION_NAMES:
+        if cls.__name__ in _VALIDATION_NAMES or _MEDIA_TYPE_NAME.search(cls.__name__):
             return Category.VALIDATION
+        if cls.__name__ in _CLIENT_NAMES and package not in _PACKAGES_OF_OTHER_CLIENT_ERRORS:
+            return Category.CLIENT_ERROR
     # A bad UUID or number is a plain ValueError, a missing field a KeyError: the same input fails again.
     return Category.VALIDATION if isinstance(e, ValueError | KeyError) else None
 

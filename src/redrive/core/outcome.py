@@ -42,7 +42,10 @@ class Success:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A try that failed. `possible_duplicate`: the receiver may have acted on it all the same."""
+    """A try that failed. `possible_duplicate`: the receiver may have acted on it all the same.
+
+    `error_type` is the name of the exception's class, where there was one.
+    """
 
     category: Category
     message: str
@@ -51,6 +54,7 @@ class Failure:
     retry_after: timedelta | None = None
     steer: Steer | None = None
     possible_duplicate: bool = False
+    error_type: str | None = None
 
 
 Outcome = Success | Failure

@@ -6,11 +6,11 @@ Called by destinations.python and by the consumer of a broker's queue.
 import asyncio
 import traceback
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from redrive.core.classify import failure_of
-from redrive.core.outcome import Category, Failure
+from redrive.core.outcome import Failure
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ async def call_handler(call: Callable[[], Awaitable[Any]], name: str, timeout_s:
         if isinstance(error, TimeoutError) and limit.expired():
             # A thread cannot be stopped: it may still act after this.
             message = f"The handler {name!r} did not finish within {timeout_s:g} s."
-            return Failure(Category.TIMEOUT, message, possible_duplicate=True)
+            return replace(failure_of(error, traceback.format_exc()), message=message, possible_duplicate=True)
         return failure_of(error, traceback.format_exc())
 
 

@@ -8,8 +8,10 @@ process or a broker that dies leaves it to be given out again. Needs no database
 import asyncio
 import inspect
 import time
+import traceback
 from collections.abc import Callable, Sequence
 from contextvars import copy_context
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -22,6 +24,7 @@ from redrive.broker.link import LOST, said
 from redrive.broker.publisher import Publisher
 from redrive.broker.wire import FarTime
 from redrive.core.broker import ConsumerSpec
+from redrive.core.classify import failure_of
 from redrive.core.decide import AwaitPerson, Decision, Die, Reason, RetryIn, Succeed, decide
 from redrive.core.delay_queues import rungs
 from redrive.core.meter import ConsumerMeter
@@ -43,6 +46,10 @@ MAX_THREADS = 64
 DRAIN_S = 7.0  # and two connections are closed behind it, within ten seconds
 
 log = structlog.get_logger("redrive.consumer")
+
+
+class ConsumerLost(Exception):
+    """A message whose consumer was gone, each time, before it answered."""
 
 
 class Consumer:
@@ -161,9 +168,9 @@ class Consumer:
     async def _deal_with(self, delivery: Delivery) -> None:
         if delivery.losses >= MAX_LOSSES:
             text = f"It was given out {delivery.losses} times, and each time its consumer was gone before it answered."
-            lost = Failure(Category.UNKNOWN, text, possible_duplicate=True)
+            lost = replace(_failure_of(ConsumerLost(text)), possible_duplicate=True)
             await self._onward.bury(delivery, None, lost, Reason.EXHAUSTED, self._now())
-            self._note_death(Reason.EXHAUSTED, Category.UNKNOWN, None)
+            self._note_death(Reason.EXHAUSTED, lost.category, None)
         elif delivery.redelivered and not delivery.is_counted:
             await self._onward.count_loss(delivery)
         else:
@@ -235,7 +242,8 @@ class Consumer:
             try:
                 payload = msgspec.json.decode(delivery.body)
             except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as problem:
-                return None, Failure(Category.VALIDATION, f"The message is not JSON: {problem}")
+                text = f"The message is not JSON: {problem}"
+                return None, replace(_failure_of(problem), category=Category.VALIDATION, message=text)
         with traces.current(entry.traceparent if entry is not None else None):
             done = await self._call(self._message(delivery, payload, entry))
         return payload, done if isinstance(done, Failure) else Success()
@@ -271,6 +279,10 @@ class Consumer:
     async def _in_thread(self, message: Message) -> Any:
         result = await self._threads.run(partial(copy_context().run, self._spec.handler, message))
         return await result if inspect.isawaitable(result) else result
+
+
+def _failure_of(error: Exception) -> Failure:
+    return failure_of(error, "".join(traceback.format_exception(error)))
 
 
 def _header(delivery: Delivery, name: str) -> str | None:

@@ -20,7 +20,6 @@ from redrive.broker.publisher import Outgoing, Publisher, PublishRefused, Unconf
 from redrive.broker.topology import TopologyError, dead_queue
 from redrive.broker.traces import FIRST_ATTEMPT, LOSSES, RETRY_COUNT
 from redrive.core.broker import ConsumerSpec
-from redrive.core.classify import broker_name
 from redrive.core.decide import Reason
 from redrive.core.delay_queues import delay_queue, rungs
 from redrive.core.outcome import Failure
@@ -79,7 +78,7 @@ class Onward:
             attempt=delivery.retries + 1,
             category=failure.category.value,
             error=failure.message,
-            error_type=failure.category.value,
+            error_type=_error_type(failure),
             delay_s=round(delay.total_seconds(), 3),
             scheduled_in_ms=round(delay.total_seconds() * 1000),
         )
@@ -102,7 +101,7 @@ class Onward:
             reason=reason.value,
             category=failure.category.value,
             error=failure.message,
-            error_type=failure.category.value,
+            error_type=_error_type(failure),
         )
         body, properties = dead_letters.write(
             delivery.body,
@@ -115,14 +114,14 @@ class Onward:
                 traces.QUEUE: self._spec.queue,
                 traces.REASON: reason.value,
                 traces.CATEGORY: failure.category.value,
-                RETRY_COUNT: self._granted(delivery),
+                RETRY_COUNT: delivery.retries,
             },
         )
         await self._hand_over(delivery, Outgoing("", dead_queue(self._spec.queue), body, properties))
 
     def _details(self, delivery: Delivery, failure: Failure, began_s: float) -> dead_letters.ErrorDetails:
         return dead_letters.ErrorDetails(
-            error_type=broker_name(failure.category),
+            error_type=_error_type(failure),
             error_message=failure.message,
             stack_trace=failure.stack,
             retry_count=delivery.retries,
@@ -139,10 +138,6 @@ class Onward:
             service=self._spec.service,
             service_version=self._version,
         )
-
-    def _granted(self, delivery: Delivery) -> int:
-        failures, most = delivery.retries + 1, self._policy.max_retries
-        return failures if most is None else min(failures, most)
 
     async def _hand_over(self, delivery: Delivery, copy: Outgoing) -> None:
         """Publish the copy, however long it takes, then acknowledge. Until then the broker keeps the message: where the
@@ -217,6 +212,11 @@ def _first_s(delivery: Delivery, began_s: float) -> int:
 
 def _named(delivery: Delivery) -> dict[str, str | None]:
     return {"message_id": delivery.properties.message_id, "correlation_id": correlation_of(delivery)}
+
+
+def _error_type(failure: Failure) -> str:
+    assert failure.error_type is not None, "every failure of a message comes from an exception"
+    return failure.error_type
 
 
 def _is_json(body: bytes) -> bool:

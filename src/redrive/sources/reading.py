@@ -17,9 +17,10 @@ from redrive.broker.properties import dumps, headers_of, to_json
 from redrive.broker.traces import EXCHANGE, LETTER, REPLAYS, RETRY_COUNT, ROUTING_KEY
 from redrive.broker.wire import Properties
 from redrive.core.broker import DEAD_SUFFIX, DeadMessage, Origin, Redriven
+from redrive.core.classify import category_named
 from redrive.core.decide import Reason
 from redrive.core.delay_queues import is_delay_queue_of
-from redrive.core.outcome import Category, Failure
+from redrive.core.outcome import RETRIED_BY_DEFAULT, Category, Failure
 from redrive.core.redact import redact_text
 from redrive.core.trace import TRACEPARENT, traceparent_of
 from redrive.core.x_death import Death, first_death, meaning_of, read_deaths
@@ -28,13 +29,6 @@ from redrive.sources.delivery import MAX_UNIX_S, correlation_in
 MAX_MESSAGE_CHARS = 2_000
 MAX_STACK_CHARS = 16_000
 MAX_REPLAYS = 1_000_000
-
-_CATEGORIES = {
-    "transient": Category.SERVER_ERROR,
-    "client": Category.CLIENT_ERROR,
-    "validation": Category.VALIDATION,
-    "configuration": Category.CONFIGURATION,
-}
 
 
 def read_dead_message(source: str, message: DeliveredMessage) -> DeadMessage:
@@ -53,7 +47,9 @@ def read_dead_message(source: str, message: DeliveredMessage) -> DeadMessage:
 def _of_consumer(source: str, original: Original, headers: Mapping[str, Any], deaths: list[Death]) -> DeadMessage:
     details, metadata = original.error_details, original.metadata
     service = _text(metadata.get("service"))
-    category = _category(original.category) or _CATEGORIES.get(_text(details.get("error_type")) or "", Category.UNKNOWN)
+    names = (original.category, _text(details.get("error_type")))
+    known = (category_named(name) for name in names if name is not None)
+    category = next((found for found in known if found is not None), Category.UNKNOWN)
     retries = _whole(details.get("retry_count"))
     queue = original.queue or _without_suffix(source) or service or source
     failure = Failure(
@@ -70,7 +66,8 @@ def _of_consumer(source: str, original: Original, headers: Mapping[str, Any], de
         message_id=_text(original.properties.message_id),
         correlation_id=correlation_in(original.properties, original.properties.headers or {}),
         failure=failure,
-        reason=_reason(original.reason) or (Reason.EXHAUSTED if retries else Reason.PERMANENT),
+        reason=_reason(original.reason)
+        or (Reason.EXHAUSTED if retries and category in RETRIED_BY_DEFAULT else Reason.PERMANENT),
         retries=retries,
         first_failed_at=_moment(details.get("first_attempt_timestamp")),
         failed_at=_moment(details.get("last_attempt_timestamp")) or _moment(metadata.get("dlq_timestamp")),
@@ -174,10 +171,6 @@ def _without_suffix(source: str) -> str | None:
 
 def _reason(text: str | None) -> Reason | None:
     return Reason(text) if text in set(Reason) else None
-
-
-def _category(text: str | None) -> Category | None:
-    return Category(text) if text in set(Category) else None
 
 
 def _moment(unix_s: object) -> datetime | None:
