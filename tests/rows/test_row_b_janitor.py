@@ -7,12 +7,14 @@ from uuid import UUID
 import pytest
 
 from redrive.app import open_sweeper
+from redrive.core.breaker import BreakerRules
 from redrive.core.policy import DAY_S
 from redrive.core.ports import RELAY_QUEUE, Ask, Place, Stream
 from redrive.core.sweep import Swept
 from redrive.engine.herald import Herald
 from redrive.engine.janitor import Janitor
 from redrive.engine.outlet import START
+from redrive.settings import Settings
 from redrive.store.audit import Act
 from redrive.store.notices import Notices
 from redrive.store.orgs import new_id
@@ -144,6 +146,114 @@ async def test_b5_the_jobs_are_hourly_and_of_many_workers_one_does_them(
         assert await another.orgs(every_s / 2) == []
         clock.advance(every_s)
         assert [org.name for org in await another.orgs(every_s / 2)] == ["default"]
+
+
+@pytest.mark.parametrize("kept_by", ["a breaker", "a disabled relay", "an edge that was killed"])
+async def test_b9_seven_days_after_it_was_received_a_webhook_is_a_dead_letter_whatever_kept_it(
+    redrive: Installation, clock: ManualClock, monkeypatch: pytest.MonkeyPatch, kept_by: str
+) -> None:
+    monkeypatch.setattr(Settings, "breaker_rules", lambda _: BreakerRules(min_tries=1, min_span_s=0.0))
+    relay = await redrive.api.relay()
+    events = [await redrive.api.webhook(relay, b"%d" % n) for n in range(3)]
+    received_at = clock.now()
+    if kept_by == "a breaker":
+        PlayedHub(redrive, relay, 503)
+        await redrive.work()
+        health = await redrive.api.get(f"/v1/endpoints/{relay['id']}/health")
+        assert health["breaker"]["state"] == "open"
+    elif kept_by == "a disabled relay":
+        await redrive.api.post(f"/v1/endpoints/{relay['id']}/disable", {"because": "it is being replaced"})
+        await redrive.work()
+        clock.advance(5 * DAY_S)
+        await redrive.api.post(f"/v1/endpoints/{relay['id']}/enable")  # which begins nothing anew
+        await redrive.api.post(f"/v1/endpoints/{relay['id']}/disable")
+    else:
+        await redrive.work()  # the lane gets its head
+        stream = Stream(Place(RELAY_QUEUE, redrive.org_id, UUID(relay["id"])), False)
+        tasks = Tasks(redrive.stores.engine, clock)
+        assert (await tasks.claim([Ask(stream, 1, START)], limit=1, worker_id=new_id(), margin_s=15)).jobs
+    clock.advance((received_at + _days(7) - clock.now()).total_seconds() - 1)
+    assert (await hourly_pass(redrive)).expired == 0
+    assert {one["status"] for one in await redrive.api.deliveries(relay["id"])} == {"pending"}
+    clock.advance(3600)
+    assert (await hourly_pass(redrive)).expired == len(events)
+    assert {one["status"] for one in await redrive.api.deliveries(relay["id"])} == {"dead_letter"}
+    letters = (await redrive.api.get("/v1/dead-letters", reason="expired"))["data"]
+    assert {letter["event_id"] for letter in letters} == set(events)
+    told = (await redrive.api.get("/v1/notices", kind="dead_letter"))["data"]
+    assert {notice["facts"]["event_id"] for notice in told} == set(events)
+
+
+@pytest.mark.parametrize("is_back", [True, False])
+async def test_b9_what_is_too_old_when_a_pause_ends_gets_one_attempt_and_then_becomes_a_dead_letter(
+    redrive: Installation, clock: ManualClock, is_back: bool
+) -> None:
+    relay = await redrive.api.relay()
+    for number in range(3):
+        await redrive.api.webhook(relay, b"%d" % number)
+    await redrive.api.post(f"/v1/endpoints/{relay['id']}/pause", {"because": "the service moves"})
+    played = PlayedHub(redrive, relay, 200 if is_back else 503)
+    await redrive.work()
+    clock.advance(30 * DAY_S)
+    assert (await hourly_pass(redrive)).expired == 0
+    assert {one["status"] for one in await redrive.api.deliveries(relay["id"])} == {"pending"}
+    await redrive.api.post(f"/v1/endpoints/{relay['id']}/resume")
+    clock.advance(3600)
+    assert (await hourly_pass(redrive)).expired == 0
+    await redrive.work()
+    rows = await redrive.api.deliveries(relay["id"])
+    assert {(one["status"], one["attempts"]) for one in rows} == {("delivered" if is_back else "dead_letter", 1)}
+    assert [one.body for one in played.deliveries] == [b"0", b"1", b"2"]  # each once, in order
+    if not is_back:
+        letters = (await redrive.api.get("/v1/dead-letters", reason="expired"))["data"]
+        assert {letter["error_message"] for letter in letters} == {"HTTP 503 Service Unavailable"}
+
+
+async def test_b9_a_pause_that_ended_in_time_is_part_of_the_seven_days(
+    redrive: Installation, clock: ManualClock
+) -> None:
+    relay = await redrive.api.relay()
+    await redrive.api.webhook(relay)
+    await redrive.api.post("/v1/retries/pause", {"scope": "org"})
+    await redrive.work()
+    clock.advance(3 * DAY_S)
+    await redrive.api.post("/v1/retries/resume", {"scope": "org"})
+    await redrive.work()
+    clock.advance(4 * DAY_S)
+    assert (await hourly_pass(redrive)).expired == 1
+
+
+async def test_b9_a_webhook_that_a_worker_finds_too_old_has_no_try_of_a_number_that_another_one_has(
+    redrive: Installation, clock: ManualClock
+) -> None:
+    relay = await redrive.api.relay()
+    event_id = await redrive.api.webhook(relay)
+    PlayedHub(redrive, relay, 503)
+    for _ in range(5):
+        await redrive.work()
+        clock.advance(3600)
+    clock.advance(WEEK_S)
+    await redrive.work()
+    assert [one["status"] for one in await redrive.api.deliveries(relay["id"])] == ["dead_letter"]
+    tried = [(one["number"], one["result"]) for one in await redrive.api.attempts(event_id)]
+    assert tried == [*((number, "failed") for number in range(1, 6)), (None, "released")]
+
+
+async def test_b9_lost_workers_do_not_end_a_webhook(redrive: Installation, clock: ManualClock) -> None:
+    relay = await redrive.api.relay()
+    event_id = await redrive.api.webhook(relay)
+    await redrive.work()
+    tasks = Tasks(redrive.stores.engine, clock)
+    place = Place(RELAY_QUEUE, redrive.org_id, UUID(relay["id"]))
+    for lost in range(20):
+        asks = [Ask(Stream(place, lost > 1), 1, START)]
+        assert (await tasks.claim(asks, limit=1, worker_id=new_id(), margin_s=15)).jobs
+        clock.advance(3600)
+    PlayedHub(redrive, relay)
+    await redrive.work()  # the last loss is a try; the next one follows its delay
+    clock.advance(3600)
+    await redrive.work()
+    assert (await redrive.api.status(event_id))["status"] == "delivered"
 
 
 async def _left(redrive: Installation) -> set[str]:

@@ -20,7 +20,6 @@ from redrive.store import expiry
 from redrive.store.audit import Act
 from redrive.store.check import check
 from redrive.store.db import Record, Session
-from redrive.store.endpoint_states import BreakerStates
 from redrive.store.events import accept_test
 from redrive.store.expiry import Expiry
 from redrive.store.lanes import resume_lane
@@ -91,83 +90,148 @@ async def test_a_retry_that_is_due_later_than_the_end_does_not_save_a_task(engin
     assert letter["error_message"].endswith("the one try failed.")
 
 
-async def test_only_what_waits_expires(engine: Engine, clock: ManualClock) -> None:
-    """Not what is leased, held, finished, or under a policy without an end."""
+async def test_what_is_paused_or_in_hand_or_has_no_end_does_not_expire(engine: Engine, clock: ManualClock) -> None:
     paused = await engine.endpoint("paused", policy="relay", event_types=("held",))
     await engine.endpoint("relay", policy="relay", event_types=("leased", "done"))
     await engine.endpoint("patient", policy="manual", event_types=("patient",))
     await engine.pause(PauseScope.ENDPOINT, paused)
     for event_type in ("held", "leased", "done"):
         await engine.accept(event_type)
+    await engine.accept("patient")
+    clock.advance(WEEK_S - 1)
     for job in await engine.claim():
         if job.event_type == "done":
             await engine.succeed(job)
-    await engine.accept("patient")
-    clock.advance(WEEK_S)
+        if job.event_type == "patient":
+            await engine.fail(job)
+    clock.advance(1)
     assert await states(engine) == {"held": 1, "leased": 1, "succeeded": 1, "waiting": 1}
     assert (await sweep(engine)).expired == 0
 
 
-async def test_what_is_shut_does_not_age_even_before_a_claim_has_met_it(engine: Engine, clock: ManualClock) -> None:
-    endpoint_id = await engine.endpoint(policy="relay")
-    await engine.accept()
-    clock.advance(WEEK_S)
-    for scope in (PauseScope.ENDPOINT, PauseScope.ORG, PauseScope.INSTALLATION):
-        which = endpoint_id if scope is PauseScope.ENDPOINT else None
-        await engine.pause(scope, which)
-        assert (await sweep(engine)).expired == 0
-        await engine.resume(scope, which)
-    await engine.tasks.disable_endpoint(engine.org_id, endpoint_id, "It answered 410 Gone.")
-    assert (await sweep(engine)).expired == 0
-    await engine.delete_endpoint(endpoint_id)
-    assert (await sweep(engine)).expired == 0  # it was let go on just now
-    clock.advance(WEEK_S)
-    assert (await sweep(engine)).expired == 1
+SCOPES = (PauseScope.ENDPOINT, PauseScope.ORG, PauseScope.INSTALLATION)
 
 
-async def test_the_time_for_which_a_task_was_held_is_no_part_of_its_age(engine: Engine, clock: ManualClock) -> None:
-    endpoint_id = await engine.endpoint(policy="relay")
-    event_id = await engine.accept()
-    clock.advance(DAY_S)
-    await engine.change_endpoint(endpoint_id, disabled=True)
-    assert await engine.claim() == []
-    clock.advance(8 * DAY_S)
-    await engine.retry_now((await engine.task_of(event_id))["id"])  # which is refused, and changes nothing
-    await engine.change_endpoint(endpoint_id, disabled=False)
-    task = await engine.task_of(event_id)
-    assert (task["state"], task["attempts"], task["held_at"]) == ("waiting", 0, None)
-    assert task["begun_at"] == clock.now() - timedelta(days=1)
-    clock.advance(6 * DAY_S - 1)
-    assert (await sweep(engine)).expired == 0
-    clock.advance(1)
-    assert (await sweep(engine)).expired == 1
-
-
-@pytest.mark.parametrize("breaker", ["open", "probing", "ramping"])
-async def test_what_waits_behind_a_breaker_does_not_expire_and_has_its_time_when_it_closes(
-    engine: Engine, clock: ManualClock, breaker: str
+@pytest.mark.parametrize("scope", SCOPES)
+@pytest.mark.parametrize("is_held", [True, False])
+async def test_b9_a_pause_suspends_the_age_and_what_is_too_old_when_it_ends_gets_one_try(
+    engine: Engine, clock: ManualClock, scope: PauseScope, is_held: bool
 ) -> None:
     endpoint_id = await engine.endpoint(policy="relay")
-    await engine.accept()
-    await engine.sql.execute(
-        "INSERT INTO redrive.endpoint_state (org_id, endpoint_id, breaker, probe_at) VALUES ($1, $2, $3, $4)",
-        *(engine.org_id, endpoint_id, breaker, clock.now() if breaker == "open" else None),
-    )
-    clock.advance(WEEK_S)
+    old = await engine.accept()
+    await engine.fail(await engine.claim_one())
+    clock.advance(3 * DAY_S)
+    young = await engine.accept()
+    which = endpoint_id if scope is PauseScope.ENDPOINT else None
+    await engine.pause(scope, which)
+    clock.advance(5 * DAY_S)
+    if is_held:
+        assert await engine.claim() == []
     assert (await sweep(engine)).expired == 0
-    await engine.sql.execute("UPDATE redrive.endpoint_state SET breaker = 'ramping', probe_at = NULL")
-    assert await BreakerStates(engine.db, clock).close_breaker(engine.org_id, endpoint_id)
+    await engine.resume(scope, which)
+    resumed_at = clock.now()
+    assert (await sweep(engine)).expired == 0
+    jobs = {job.event_id: job for job in await engine.claim()}
+    assert {job.free_since for job in jobs.values()} == {resumed_at}
+    assert jobs[old].begun_at == resumed_at - timedelta(days=8)  # the pause is part of its age
+    clock.advance(1)
+    for job in jobs.values():
+        await engine.fail(job, delay_s=2 * WEEK_S)
+    assert (await sweep(engine)).expired == 1  # the old one: it had its try
+    assert (await engine.task_of(old))["reason"] == "expired"
+    clock.advance(2 * DAY_S - 2)
+    assert (await sweep(engine)).expired == 0
+    clock.advance(1)
+    assert (await sweep(engine)).expired == 1  # the other one, seven days after it was received
+    assert (await engine.task_of(young))["reason"] == "expired"
+    assert (await check(engine.url, now=clock.now())).clean
+
+
+async def test_b9_what_gets_no_try_after_a_pause_dies_too(engine: Engine, clock: ManualClock) -> None:
+    """Its hub does not come back, say: then it waits for its one try as long as its policy allows, and no longer."""
+    endpoint_id = await engine.endpoint(policy="relay")
+    await engine.accept()
+    await engine.pause(PauseScope.ENDPOINT, endpoint_id)
+    clock.advance(WEEK_S)
+    await engine.resume(PauseScope.ENDPOINT, endpoint_id)
     clock.advance(WEEK_S - 1)
     assert (await sweep(engine)).expired == 0
     clock.advance(1)
     assert (await sweep(engine)).expired == 1
 
 
-async def test_the_followers_in_a_halted_lane_do_not_expire_and_begin_when_it_is_resumed(
+@pytest.mark.parametrize("is_held", [True, False])
+@pytest.mark.parametrize("by", ["person", "engine"])
+async def test_b9_neither_disabling_nor_enabling_changes_the_age(
+    engine: Engine, clock: ManualClock, by: str, is_held: bool
+) -> None:
+    endpoint_id = await engine.endpoint(policy="relay")
+    await engine.accept_many(2)
+    clock.advance(DAY_S)
+    if by == "person":
+        await engine.change_endpoint(endpoint_id, disabled=True)
+    else:
+        await engine.tasks.disable_endpoint(engine.org_id, endpoint_id, "It answered 410 Gone.")
+    if is_held:
+        assert await engine.claim() == []
+    clock.advance(5 * DAY_S)
+    await engine.change_endpoint(endpoint_id, disabled=False)
+    await engine.change_endpoint(endpoint_id, disabled=True)
+    if is_held:
+        assert await engine.claim() == []
+    clock.advance(DAY_S - 1)
+    assert (await sweep(engine)).expired == 0
+    assert await states(engine) == {"held" if is_held else "waiting": 2}
+    clock.advance(1)
+    assert (await sweep(engine)).expired == 2
+    await engine.change_endpoint(endpoint_id, disabled=False)
+    assert await states(engine) == {"dead expired": 2}
+    counted = "SELECT name, sum(n) FROM redrive.counter WHERE name LIKE 'task.%' GROUP BY 1 HAVING sum(n) <> 0"
+    assert await engine.counts(counted) == {"task.dead": 2}
+    assert (await check(engine.url, now=clock.now())).clean
+
+
+@pytest.mark.parametrize("breaker", ["open", "probing", "ramping"])
+async def test_b9_a_breaker_does_not_change_the_age(engine: Engine, clock: ManualClock, breaker: str) -> None:
+    endpoint_id = await engine.endpoint(policy="relay")
+    await engine.accept()
+    await engine.sql.execute(
+        "INSERT INTO redrive.endpoint_state (org_id, endpoint_id, breaker, probe_at) VALUES ($1, $2, $3, $4)",
+        *(engine.org_id, endpoint_id, breaker, clock.now() if breaker == "open" else None),
+    )
+    await engine.accept()
+    clock.advance(WEEK_S - 1)
+    assert (await sweep(engine)).expired == 0
+    clock.advance(1)
+    assert (await sweep(engine)).expired == 2
+
+
+async def test_b9_a_lease_that_was_lost_does_not_outlive_the_age(engine: Engine, clock: ManualClock) -> None:
+    """Also where nobody takes it over: no worker is there, or a breaker is open."""
+    endpoint_id = await engine.endpoint(policy="relay")
+    event_id = await engine.accept()
+    lost = await engine.claim_one()
+    await engine.sql.execute(
+        "INSERT INTO redrive.endpoint_state (org_id, endpoint_id, breaker, probe_at) VALUES ($1, $2, 'open', $3)",
+        *(engine.org_id, endpoint_id, clock.now() + timedelta(days=30)),
+    )
+    clock.advance(WEEK_S)
+    assert await engine.claim() == []
+    assert (await sweep(engine)).expired == 1
+    task = await engine.task_of(event_id)
+    assert (task["state"], task["reason"], task["attempts"]) == ("dead", "expired", 1)
+    (attempt,) = await engine.attempts(task["id"])
+    assert (attempt["result"], attempt["possible_duplicate"], attempt["number"]) == ("lost", True, 1)
+    assert not (await engine.succeed(lost)).held_lease  # its worker was not dead
+    assert (await engine.attempts(task["id"]))[0]["late_result"] == "succeeded"
+    assert (await check(engine.url, now=clock.now())).clean
+
+
+async def test_b9_the_followers_in_a_halted_lane_do_not_expire_and_get_one_try_when_it_is_resumed(
     engine: Engine, clock: ManualClock
 ) -> None:
     endpoint_id = await engine.endpoint(policy="relay", ordered=True, on_block="halt")
-    _, second, third = [await engine.accept() for _ in range(3)]
+    _, second, _ = [await engine.accept() for _ in range(3)]
     await engine.kill(await engine.claim_one())
     clock.advance(2 * WEEK_S)
     assert (await sweep(engine)).expired == 0
@@ -177,14 +241,14 @@ async def test_the_followers_in_a_halted_lane_do_not_expire_and_begin_when_it_is
     clock.advance(WEEK_S - 1)
     assert (await sweep(engine)).expired == 0
     job = await engine.claim_one()
-    assert (job.event_id, job.begun_at, job.free_since) == (second, resumed_at, resumed_at)
+    assert (job.event_id, job.free_since) == (second, resumed_at)
+    assert job.begun_at == resumed_at - timedelta(days=14)
     await engine.succeed(job)
-    assert (await engine.task_of(third))["begun_at"] == resumed_at
     clock.advance(1)
     assert (await sweep(engine)).expired == 1
 
 
-async def test_what_a_person_does_with_the_letter_that_halted_a_lane_gives_its_followers_their_time(
+async def test_b9_what_a_person_does_with_the_letter_that_halted_a_lane_gives_its_followers_their_try(
     engine: Engine, clock: ManualClock
 ) -> None:
     await engine.endpoint(policy="relay", ordered=True, on_block="halt")
@@ -195,7 +259,10 @@ async def test_what_a_person_does_with_the_letter_that_halted_a_lane_gives_its_f
     assert await engine.redrive(job.id, at_once=True) is None
     assert (await sweep(engine)).expired == 0
     await engine.succeed(await engine.claim_one())
-    assert (await engine.task_of(second))["begun_at"] == clock.now()
+    job = await engine.claim_one()
+    assert (job.event_id, job.free_since) == (second, clock.now())
+    await engine.fail(job)
+    assert (await sweep(engine)).expired == 1
 
 
 async def test_what_waits_behind_a_head_that_was_held_does_not_die_without_a_try(

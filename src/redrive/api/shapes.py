@@ -173,7 +173,7 @@ def _try(row: Row, *, with_body: bool) -> Shape:
     ended_at = row["ended_at"]
     return {
         "task_id": row["task_id"],
-        "number": row["number"],
+        "number": None if row["result"] == "released" else row["number"],
         "generation": row["generation"],
         "result": row["result"],
         "started_at": row["started_at"],

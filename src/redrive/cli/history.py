@@ -75,7 +75,7 @@ def story_of(
 
 
 def _of_try(row: Record) -> list[Happening]:
-    number = {"try": row["number"], "generation": row["generation"]}
+    number = {"try": None if row["result"] == "released" else row["number"], "generation": row["generation"]}
     if row["ended_at"] is None:
         return [Happening(row["started_at"], "try begun", row["task_id"], {**number, "worker_id": row["worker_id"]})]
     facts = {

@@ -74,7 +74,7 @@ def attempt(row: Record) -> Shape:
     ended_at = row["ended_at"]
     return {
         "task_id": row["task_id"],
-        "number": row["number"],
+        "number": None if row["result"] == "released" else row["number"],
         "generation": row["generation"],
         "result": row["result"],
         "started_at": row["started_at"],

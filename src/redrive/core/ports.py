@@ -51,7 +51,7 @@ class Job(NamedTuple):
     out_of_order: bool = False  # redriven when later ones of its lane had been delivered
     max_block_s: float | None = None  # how long it may keep its lane once it fails
     blocked_since: datetime | None = None  # its first failed try, moved on by the time that it was due and not tried
-    free_since: datetime | None = None  # when what kept it from being tried was last lifted; None: nothing ever did
+    free_since: datetime | None = None  # when a person last ended a pause of it; None: never, or it was tried since
     run_id: UUID | None = None  # the run that it is a step of
     step: int | None = None  # which of its steps
     run_traceparent: str | None = None  # what the run was begun with

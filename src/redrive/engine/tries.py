@@ -180,7 +180,17 @@ def _instead_of_a_try(policy: Policy, job: Job, now: datetime) -> Die | AwaitPer
     granted = 1 if job.generation else 0
     if policy.max_retries is not None and job.attempts > max(policy.max_retries, granted):
         return Die(Reason.EXHAUSTED, Category.TIMEOUT)
-    # What was kept from being tried does not die of that: without a try it is only as old as it is free to be tried.
-    if expired(policy, now - max(job.begun_at, job.free_since or job.begun_at)):
+    if expired(policy, age) and not _is_owed_a_try(policy, job, now):
         return Die(Reason.EXPIRED, Category.TIMEOUT)
     return None
+
+
+def _is_owed_a_try(policy: Policy, job: Job, now: datetime) -> bool:
+    """Whether it grew too old while it was paused: then it gets one try, within its max age from the end of the pause.
+
+    The claim leaves `free_since` out once that try was made.
+    """
+    resumed_at = job.free_since
+    return (
+        resumed_at is not None and expired(policy, resumed_at - job.begun_at) and not expired(policy, now - resumed_at)
+    )

@@ -85,7 +85,7 @@ class Attempt(Answer):
     model_config = example(ATTEMPT_EXAMPLE)
 
     task_id: UUID
-    number: int
+    number: int | None = Field(description="Null where no try was made (released).")
     generation: int = Field(description="How often the task had been redriven.")
     result: Literal["open", "succeeded", "failed", "lost", "released"]
     started_at: datetime

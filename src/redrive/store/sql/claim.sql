@@ -15,9 +15,8 @@ asked AS MATERIALIZED (
          NOT (s.shut OR s.org_paused OR s.all_paused) AND (s.breaker = 'open' OR s.counted AND NOT s.owned) AS barred
     FROM (
       SELECT a.*, clock.now, e.timeout_s AS endpoint_timeout_s, e.max_block_s, e.rate_per_s,
-             -- Since when nothing keeps its tasks from being tried: as if they had come in then, none dies of its age without a try.
-             greatest(e.resumed_at, o.resumed_at, (SELECT i.resumed_at FROM redrive.installation i WHERE i.singleton),
-                      CASE WHEN b.breaker <> 'closed' THEN clock.now ELSE b.breaker_since END) AS free_since,
+             -- When a person last ended a pause: a task that had grown too old by then gets one try all the same.
+             greatest(e.resumed_at, o.resumed_at, (SELECT i.resumed_at FROM redrive.installation i WHERE i.singleton)) AS free_since,
              coalesce((e.disabled_at IS NOT NULL OR e.paused_at IS NOT NULL) AND e.deleted_at IS NULL, false) AS shut,
              -- Who paused everything is told of what goes on all the same.
              o.paused_at IS NOT NULL AND NOT starts_with(a.queue, 'notice.') AS org_paused,
@@ -81,7 +80,6 @@ taken AS (
   -- By its place on disk, where the lock holds it: no look-up.
   UPDATE redrive.task t SET
          state = CASE WHEN terms.hold THEN 'held' ELSE 'leased' END,
-         held_at = CASE WHEN terms.hold THEN terms.now END,
          fence = t.fence + CASE WHEN terms.hold THEN 0 ELSE 1 END,
          worker_id = CASE WHEN terms.hold THEN NULL ELSE $10::uuid END,
          leased_at = CASE WHEN terms.hold THEN NULL ELSE terms.now END,
@@ -98,7 +96,7 @@ taken AS (
     FROM terms
    WHERE t.ctid = terms.disk_place AND NOT terms.passed
   RETURNING t.org_id, t.id, t.event_id, t.endpoint_id, t.policy_id, t.kind, t.queue, t.event_type, t.fence, t.attempts,
-            t.generation, t.begun_at, t.edit, t.state, t.due_at, t.lane, t.place, t.out_of_order, t.blocked_since, t.lease_ends_at, t.run_id, t.step,
+            t.generation, t.begun_at, t.edit, t.state, t.due_at, t.lane, t.place, t.out_of_order, t.blocked_since, t.last_failed_at, t.lease_ends_at, t.run_id, t.step,
             terms.timeout_s, terms.lost, terms.now, terms.max_block_s, terms.rate_per_s, terms.free_since, terms.number, terms.counted,
             terms.fence AS lost_fence, terms.worker_id AS lost_by, terms.leased_at AS lost_since),
 -- Runs of workflows whose first step this is: they are under way.
@@ -133,7 +131,7 @@ SELECT t.org_id, t.id, t.event_id, t.endpoint_id, t.policy_id, t.kind, t.queue, 
        CASE WHEN t.lane IS NULL THEN 0 ELSE (
          SELECT count(*)::int FROM redrive.lane_gap g WHERE g.org_id = t.org_id AND g.lane = t.lane AND g.place < t.place) END,
        coalesce(t.out_of_order, false), t.max_block_s, t.blocked_since + (t.now - least(t.due_at, t.now)),
-       greatest(t.free_since, l.resumed_at) AS free_since, t.run_id, t.step, u.traceparent, t.state, t.due_at, t.number
+       CASE WHEN t.last_failed_at >= greatest(t.free_since, l.resumed_at) THEN NULL ELSE greatest(t.free_since, l.resumed_at) END AS free_since, t.run_id, t.step, u.traceparent, t.state, t.due_at, t.number
   FROM taken t JOIN redrive.event e ON e.org_id = t.org_id AND e.id = t.event_id
   -- Without an edit there is no number to look for, without a lane no lane, without a run no run: nothing is read.
   LEFT JOIN redrive.edit x ON x.org_id = t.org_id AND x.task_id = t.id AND x.number = t.edit

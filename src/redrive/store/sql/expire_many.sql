@@ -1,18 +1,27 @@
--- expire_many: tasks that waited too long die, as they would where a worker met them. What somebody has in hand, or has taken up or
--- redriven since it was picked, is left alone. $1 now (NULL: the database's clock: a pass takes long, and a death is as old as it is),
+-- expire_many: tasks that are too old die, as they would where a worker met them. What a worker has in hand, or a person has redriven
+-- since it was picked, is left alone; of a lease that ran out, the lost try is recorded, as in a claim. $1 now (NULL: the database's clock: a pass takes long, and a death is as old as it is),
 -- $2 org, $3 tasks, $4 when their generations began, $5 fingerprints, $6 errors.
 WITH clock AS MATERIALIZED (SELECT coalesce($1::timestamptz, clock_timestamp()) AS now),
 chosen AS MATERIALIZED (
-  SELECT t.org_id, t.id, g.fingerprint, g.message
-    FROM unnest($3::uuid[], $4::timestamptz[], $5::text[], $6::text[]) AS g(id, begun_at, fingerprint, message)
+  SELECT t.org_id, t.id, t.state = 'leased' AS lost, t.worker_id AS lost_by, t.leased_at AS lost_since, g.fingerprint, g.message
+    FROM clock, unnest($3::uuid[], $4::timestamptz[], $5::text[], $6::text[]) AS g(id, begun_at, fingerprint, message)
     JOIN redrive.task t ON t.org_id = $2 AND t.id = g.id
-   WHERE t.state = 'waiting' AND t.begun_at = g.begun_at
+   WHERE t.open AND (t.lease_ends_at IS NULL OR t.lease_ends_at <= clock.now) AND t.begun_at = g.begun_at
      FOR UPDATE OF t SKIP LOCKED),
 died AS (
-  UPDATE redrive.task t SET state = 'dead', reason = 'expired', due_at = 'infinity', expedited = false, updated_at = clock.now
+  UPDATE redrive.task t SET state = 'dead', reason = 'expired', due_at = 'infinity', expedited = false, updated_at = clock.now,
+         worker_id = NULL, lease_ends_at = NULL, attempts = t.attempts + c.lost::int,
+         first_failed_at = CASE WHEN c.lost THEN coalesce(t.first_failed_at, clock.now) ELSE t.first_failed_at END,
+         last_failed_at = CASE WHEN c.lost THEN clock.now ELSE t.last_failed_at END
     FROM clock, chosen c
    WHERE t.org_id = c.org_id AND t.id = c.id
-  RETURNING t.*, c.fingerprint, c.message),
+  RETURNING t.*, c.lost, c.lost_by, c.lost_since, c.fingerprint, c.message),
+lost AS (
+  INSERT INTO redrive.attempt (org_id, task_id, fence, generation, number, result, worker_id, started_at, ended_at,
+                               category, possible_duplicate, error_message)
+  SELECT org_id, id, fence, generation, attempts, 'lost', lost_by, lost_since, updated_at,
+         'timeout', true, 'The worker did not report before its lease ended: it died, hung, or was cut off.'
+    FROM died WHERE lost),
 letter AS (
   INSERT INTO redrive.dead_letter AS d (org_id, task_id, state, kind, event_id, endpoint_id, event_type, external_system,
                                         reason, category, fingerprint, error_message, config, first_failed_at,

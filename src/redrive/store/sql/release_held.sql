@@ -1,5 +1,4 @@
--- release_held: held tasks that nothing holds any more wait again, with the due time that they had; answers how many. The time
--- for which they were held is no part of their age.
+-- release_held: held tasks that nothing holds any more wait again, with the due time that they had; answers how many.
 -- What holds: the installation or the org is paused, or the endpoint is there and disabled or paused. Where that is lifted,
 -- whoever lifted it calls this; workers call it at intervals, for what somebody left behind.
 -- $1 org (NULL: all of them), $2 at most, $3 now. The places with held tasks are found by stepping through the index of
@@ -42,8 +41,7 @@ picked AS MATERIALIZED (
        ORDER BY t.id LIMIT $2 FOR UPDATE SKIP LOCKED) h
   LIMIT $2),
 released AS (
-  UPDATE redrive.task t SET state = 'waiting', held_at = NULL, updated_at = clock.now,
-         begun_at = t.begun_at + greatest(clock.now - coalesce(t.held_at, t.updated_at), interval '0')
+  UPDATE redrive.task t SET state = 'waiting', updated_at = clock.now
     FROM picked, (SELECT coalesce($3::timestamptz, clock_timestamp()) AS now) clock
    WHERE t.org_id = picked.org_id AND t.id = picked.id AND t.state = 'held'
   RETURNING 1)

@@ -4,7 +4,6 @@ UPDATE redrive.endpoint SET
        name = $3, url = $4, event_types = $5, type_patterns = $6, policy = $7, ordered = $8, external_system = $9,
        headers_sealed = $10, ca_pem = $11, timeout_s = $12, max_in_flight = $13, rate_per_s = $14,
        disabled_at = CASE WHEN $15::bool THEN coalesce(disabled_at, clock_timestamp()) END,
-       resumed_at = CASE WHEN disabled_at IS NOT NULL AND NOT $15::bool THEN clock_timestamp() ELSE resumed_at END,
        max_block_s = $16, on_block = $17,
        disabled_reason = CASE WHEN NOT $15::bool THEN NULL WHEN disabled_at IS NULL THEN $18 ELSE disabled_reason END,
        disabled_by_engine = disabled_by_engine AND $15::bool,

@@ -12,10 +12,10 @@ seen AS MATERIALIZED (
    WHERE (SELECT is_ours FROM turn) AND w.number > $3::bigint ORDER BY w.number LIMIT $1),
 lanes AS MATERIALIZED (
   -- One by one, by their keys: joined as a whole, each of a thousand would be compared with each.
-  SELECT d.org_id, d.lane, d.numbers, h.id AS head, l.halted_at IS NOT NULL AS is_halted, l.resumed_at
+  SELECT d.org_id, d.lane, d.numbers, h.id AS head, l.halted_at IS NOT NULL AS is_halted
     FROM (SELECT org_id, lane, array_agg(number) AS numbers FROM seen GROUP BY org_id, lane) d
     LEFT JOIN LATERAL (
-      SELECT n.halted_at, n.resumed_at FROM redrive.lane n WHERE n.org_id = d.org_id AND n.lane = d.lane LIMIT 1) l ON true
+      SELECT n.halted_at FROM redrive.lane n WHERE n.org_id = d.org_id AND n.lane = d.lane LIMIT 1) l ON true
     LEFT JOIN LATERAL (
       SELECT t.id FROM redrive.task t
        WHERE t.org_id = d.org_id AND t.lane = d.lane AND t.lane IS NOT NULL AND t.open AND t.behind IS NULL LIMIT 1) h ON true),
@@ -24,15 +24,14 @@ locked AS MATERIALIZED (
     FROM lanes l JOIN redrive.task h ON h.org_id = l.org_id AND h.id = l.head AND h.open AND h.behind IS NULL
      FOR UPDATE OF h SKIP LOCKED),
 first AS MATERIALIZED (
-  SELECT f.org_id, f.id, l.resumed_at
+  SELECT f.org_id, f.id
     FROM lanes l CROSS JOIN LATERAL (
       SELECT t.org_id, t.id FROM redrive.task t
        WHERE t.org_id = l.org_id AND t.lane = l.lane AND t.behind AND t.open
        ORDER BY t.place LIMIT 1 FOR UPDATE) f
    WHERE l.head IS NULL AND NOT l.is_halted),
 promoted AS (
-  UPDATE redrive.task t SET behind = NULL, due_at = greatest(t.due_at, coalesce($2::timestamptz, clock_timestamp())),
-         begun_at = greatest(t.begun_at, first.resumed_at)
+  UPDATE redrive.task t SET behind = NULL, due_at = greatest(t.due_at, coalesce($2::timestamptz, clock_timestamp()))
     FROM first WHERE t.org_id = first.org_id AND t.id = first.id
   RETURNING t.queue, t.org_id, t.endpoint_id, t.attempts > 0 AS is_retry),
 judged AS MATERIALIZED (
