@@ -170,6 +170,10 @@ def places(operation: Operation) -> dict[str, str]:
 async def make(api: Api, operation: Operation) -> dict[str, str]:
     """A new thing for each parameter of the operation's path, in the first org. An endpoint must be there."""
     made: dict[str, str] = {}
+    if operation.path_parameters:  # an operation tried before may have paused deliveries
+        for scope in ("org", "installation"):
+            resumed = await api.owner.post("/v1/retries/resume", {"scope": scope})
+            assert resumed.status == 200, resumed.body
     for name, place in places(operation).items():
         assert place in MAKERS, f"{operation}: add to MAKERS of tests/api/things.py how a {place} is made"
         maker = IN_ANOTHER_STATE.get(str(operation), MAKERS[place])

@@ -50,9 +50,10 @@ async def test_what_waits_at_the_end_is_sent_and_more_than_is_kept_is_counted() 
             async with sent_to(collector.url):
                 for number in range(1, traces.MAX_WAITING_SPANS * 2):
                     traces.note(span(number))
-        assert len(collector.spans()) + traces.dropped() == traces.MAX_WAITING_SPANS * 2 - 1
+        # A batch whose answer came too late counts as lost, though the collector has it: none is uncounted.
+        assert len(collector.spans()) + traces.dropped() >= traces.MAX_WAITING_SPANS * 2 - 1
         assert len({collected.span_id for collected in collector.spans()}) == len(collector.spans())
-        assert traces.dropped() > 0
+        assert 0 < traces.dropped() < traces.MAX_WAITING_SPANS * 2 - 1
         assert [line["event"] for line in said] == ["spans_lost", "spans_lost_in_all"]
 
 
