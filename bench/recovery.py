@@ -2,8 +2,8 @@
 
 10 000 tasks wait for an endpoint that is down, its breaker is open; then it answers again. How many requests a second
 it gets, how many at once (never more than its `max_in_flight`), until all is delivered; and meanwhile the latency of
-another endpoint of the same tenant that gets an event every 20 ms. `redrive serve` with one worker process; the breaker
-waits one second for its first probe (REDRIVE_BREAKER_WAIT_S, ten by default), all else is as by default. Run by itself;
+another endpoint of the same tenant that gets an event every 20 ms. `redrive serve` with one worker process; all is as
+by default. Run by itself;
 writes bench/results/recovery.json, docs/images/recovery.svg and its part of docs/benchmarks.md, unless small.
 """
 
@@ -30,11 +30,10 @@ from redrive.store.orgs import new_id
 
 SCENARIO = "recovery"
 MAX_IN_FLIGHT = 50
-BREAKER_WAIT_S = 1.0
 ANSWERS_AFTER_MS = 20.0
 EVERY_S = 0.02
 POLICY = {"kind": "list", "delays_s": [1], "max_retries": 1000}
-STATE = "SELECT breaker, opens FROM redrive.endpoint_state WHERE endpoint_id = $1"
+STATE = "SELECT breaker FROM redrive.endpoint_state WHERE endpoint_id = $1"
 LEFT = "SELECT count(*) AS n FROM redrive.task WHERE endpoint_id = $1 AND state <> 'succeeded'"
 OPENS_WITHIN_S = 60.0
 BACK_WITHIN_S = 180.0
@@ -62,11 +61,10 @@ async def recover(server: BenchPostgres, scale: Scale) -> tuple[Run, Run, Run]:
             ]
         )
         await back.behave(down=True, delay_ms=ANSWERS_AFTER_MS)
-        env = {"REDRIVE_BREAKER_WAIT_S": str(BREAKER_WAIT_S)}
         events = [NewEvent(installation.org_id, new_id(), "down", event_body()) for _ in range(scale.waiting)]
         await installation.accept(events)
         await installation.write_out()
-        async with installation.serving(env=env) as (process, base):
+        async with installation.serving() as (process, base):
             began = time.monotonic()
             (worker,) = children_named(process.pid, "worker")
             stop, meanwhile = asyncio.Event(), Steady(base, installation.key, steady_id, EVERY_S)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from redrive.core.breaker import DEFAULT_RULES
-from redrive.settings import MAX_BREAKER_WAIT_S, Settings, SettingsError, default_data_dir, load_settings
+from redrive.settings import MAX_TRICKLE_PER_S, Settings, SettingsError, default_data_dir, load_settings
 
 
 @pytest.fixture(autouse=True)
@@ -80,7 +80,8 @@ def test_networks_are_read_from_text_and_from_lists(monkeypatch: pytest.MonkeyPa
         ("REDRIVE_BREAKER_FAILURE_RATE", "0", "a number above 0 and at most 1"),
         ("REDRIVE_BREAKER_FAILURE_RATE", "nan", "a number above 0 and at most 1"),
         ("REDRIVE_BREAKER_MIN_TRIES", "0", "a whole number from 1 to 100000"),
-        ("REDRIVE_BREAKER_WAIT_S", "301", "a number of seconds from 1 to 300"),
+        ("REDRIVE_BREAKER_TRICKLE_PER_S", "0", "a number above 0 and at most 1000"),
+        ("REDRIVE_BREAKER_TRICKLE_IN_FLIGHT", "0", "a whole number from 1 to 1000"),
         ("REDRIVE_RETRY_SHARE", "1.5", "a number from 0 to 1"),
         ("REDRIVE_DISABLE_AFTER_DAYS", "inf", "a number of days from 0 to 365"),
         ("RETRY_DELAYS", "60,nan", "numbers of seconds"),
@@ -104,13 +105,13 @@ def test_the_defaults_are_the_rules_of_breakers_that_core_has() -> None:
     assert load_settings().breaker_rules() == DEFAULT_RULES
 
 
-@pytest.mark.parametrize("wait_s", [1, MAX_BREAKER_WAIT_S])
-def test_every_allowed_setting_makes_rules_for_breakers(monkeypatch: pytest.MonkeyPatch, wait_s: float) -> None:
+@pytest.mark.parametrize("trickle_per_s", [0.1, MAX_TRICKLE_PER_S])
+def test_every_allowed_setting_makes_rules_for_breakers(monkeypatch: pytest.MonkeyPatch, trickle_per_s: float) -> None:
     monkeypatch.setenv("REDRIVE_BREAKER_FAILURE_RATE", "1")
     monkeypatch.setenv("REDRIVE_BREAKER_MIN_TRIES", "5")
     monkeypatch.setenv("REDRIVE_RETRY_SHARE", "0")
-    rules = load_settings(breaker_wait_s=wait_s).breaker_rules()
-    assert (rules.failure_rate, rules.min_tries, rules.first_wait_s, rules.retry_share) == (1, 5, wait_s, 0)
+    rules = load_settings(breaker_trickle_per_s=trickle_per_s).breaker_rules()
+    assert (rules.failure_rate, rules.min_tries, rules.trickle_per_s, rules.retry_share) == (1, 5, trickle_per_s, 0)
 
 
 @pytest.mark.parametrize(("days", "seconds"), [("5", 432_000.0), ("0.5", 43_200.0), ("0", None)])

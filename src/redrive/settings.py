@@ -57,7 +57,8 @@ MAX_DELAYS = 100
 MIN_RETENTION_EVERY_S = 60
 MAX_RETENTION_EVERY_S = 7 * 24 * 3600
 MAX_MIN_TRIES = 100_000
-MAX_BREAKER_WAIT_S = 300
+MAX_TRICKLE_PER_S = 1_000
+MAX_TRICKLE_IN_FLIGHT = 1_000
 MAX_DISABLE_AFTER_DAYS = 365
 MIN_EVERY_S = 0.1
 MAX_HEARTBEAT_EVERY_S = 30
@@ -250,12 +251,19 @@ class Settings(BaseSettings):
         ge=1,
         le=MAX_MIN_TRIES,
     )
-    breaker_wait_s: float = _setting(
+    breaker_trickle_per_s: float = _setting(
         10.0,
-        "Seconds that an open breaker waits before it lets a probe through; doubled by each that fails.",
-        f"a number of seconds from 1 to {MAX_BREAKER_WAIT_S}",
+        "Tries per second that an open breaker lets through to its endpoint.",
+        f"a number above 0 and at most {MAX_TRICKLE_PER_S}",
+        gt=0,
+        le=MAX_TRICKLE_PER_S,
+    )
+    breaker_trickle_in_flight: int = _setting(
+        5,
+        "Tries of an endpoint that may be under way at once while its breaker is open.",
+        f"a whole number from 1 to {MAX_TRICKLE_IN_FLIGHT}",
         ge=1,
-        le=MAX_BREAKER_WAIT_S,
+        le=MAX_TRICKLE_IN_FLIGHT,
     )
     retry_share: float = _setting(
         0.2,
@@ -376,7 +384,8 @@ class Settings(BaseSettings):
         return BreakerRules(
             failure_rate=self.breaker_failure_rate,
             min_tries=self.breaker_min_tries,
-            first_wait_s=self.breaker_wait_s,
+            trickle_per_s=self.breaker_trickle_per_s,
+            trickle_in_flight=self.breaker_trickle_in_flight,
             retry_share=self.retry_share,
         )
 

@@ -118,7 +118,7 @@ async def _alert(api: Api, above: Above) -> str:
     endpoint_id = UUID(await _endpoint(api, above))
     states = BreakerStates(api.context.engine_db, api.context.clock)
     closed = BreakerState.CLOSED
-    assert await states.open_breaker(api.org_id, endpoint_id, taken_for=closed, wait_s=60, reason="all fail")
+    assert await states.open_breaker(api.org_id, endpoint_id, taken_for=closed, reason="all fail")
     await AlertRounds(api.context.engine_db, api.context.clock, every_s=0).look()
     firing = (await api.owner.get("/v1/alerts?rule=endpoint_open&limit=250")).json["data"]
     return next(str(alert["id"]) for alert in firing if alert["subject"]["id"] == str(endpoint_id))

@@ -113,8 +113,8 @@ class World:
             await redrive.work()
 
         async def recover() -> None:
-            """A probe comes through, and so does what follows it."""
-            for pause_s in (rules.first_wait_s, rules.ramp_s, 0):
+            """A try comes through, and so does what follows it."""
+            for pause_s in (0, rules.ramp_s, 0):
                 clock.advance(pause_s)
                 await redrive.api.event(billing["id"])
                 await redrive.work()

@@ -15,7 +15,7 @@ async def trip(world: World) -> None:
     db = await Database.open(world.url, role="redrive_engine", size=1)
     states = BreakerStates(db, DatabaseClock())
     place = world.org_id, world.endpoint_id
-    assert await states.open_breaker(*place, taken_for=BreakerState.CLOSED, wait_s=60, reason=WHY)
+    assert await states.open_breaker(*place, taken_for=BreakerState.CLOSED, reason=WHY)
     await db.close()
 
 

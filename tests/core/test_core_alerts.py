@@ -158,22 +158,22 @@ def test_each_rule_of_an_org_has_its_default_threshold(rule: str, reading: OrgRe
 def test_a_breaker_fires_when_it_opens_and_is_over_when_it_has_closed() -> None:
     seen = [
         EndpointReading(UUID(int=n), f"e{n}", breaker, AT, None, None, None)
-        for n, breaker in enumerate(("open", "probing", "ramping", "closed"))
+        for n, breaker in enumerate(("open", "ramping", "closed"))
     ]
     sights = of_org(QUIET._replace(endpoints=seen), DEFAULTS)["endpoint_open"]
-    assert [sight.standing for sight in sights] == [Standing.ABOVE, Standing.BAND, Standing.BAND, Standing.CLEAR]
-    firing = [Firing(UUID(int=90 + n), "endpoint_open", Subject("endpoint", UUID(int=n), f"e{n}")) for n in (1, 3, 4)]
+    assert [sight.standing for sight in sights] == [Standing.ABOVE, Standing.BAND, Standing.CLEAR]
+    firing = [Firing(UUID(int=90 + n), "endpoint_open", Subject("endpoint", UUID(int=n), f"e{n}")) for n in (1, 2, 4)]
     opened, closed, deleted = judge(RULES["endpoint_open"], DEFAULTS["endpoint_open"], firing, sights)
     assert isinstance(opened, Open)
     assert opened.sight.subject.name == "e0"
     assert isinstance(closed, End)
-    assert over_text(closed) == 'The breaker of endpoint "e3" is closed again.'
+    assert over_text(closed) == 'The breaker of endpoint "e2" is closed again.'
     assert isinstance(deleted, End)
     assert over_text(deleted) == 'Endpoint "e4" was deleted.'
 
 
 def test_the_breaker_of_an_endpoint_that_is_disabled_is_nobody_s_trouble() -> None:
-    """Nothing probes it: it would be open for ever."""
+    """Nothing tries it: it would be open for ever."""
     off = EndpointReading(UUID(int=1), "billing", "open", AT, "9 of 10 failed", None, None, is_disabled=True)
     (sight,) = of_org(QUIET._replace(endpoints=[off]), DEFAULTS)["endpoint_open"]
     firing = [Firing(UUID(int=9), "endpoint_open", sight.subject)]

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from redrive.core.breaker import CLOSED, DEFAULT_RULES, BreakerRules, Budget, Open, Probing, Ramping, after_time
+from redrive.core.breaker import DEFAULT_RULES, OPEN, BreakerRules, Budget, Ramping, after_time
 from redrive.core.ports import (
     HTTP_QUEUE,
     HTTP_STEP_QUEUE,
@@ -65,8 +65,8 @@ def job_of(stream: Stream) -> Job:
 
 
 def owned(where: Place, **terms: object) -> Owned:
-    given = dict.fromkeys(("max_in_flight", "rate_per_s", "paced_until", "breaker_since", "probe_at"))
-    return Owned(where, **{**given, "breaker": "closed", "is_new": False, **terms}, opens=0, now=NOW)  # type: ignore[arg-type]
+    given = dict.fromkeys(("max_in_flight", "rate_per_s", "paced_until", "breaker_since"))
+    return Owned(where, **{**given, "breaker": "closed", "is_new": False, **terms}, now=NOW)  # type: ignore[arg-type]
 
 
 def test_each_org_has_the_same_share_however_many_endpoints_it_has() -> None:
@@ -291,26 +291,56 @@ def test_a_rate_lets_through_what_it_says_and_tells_when_to_ask_again() -> None:
     assert 8 <= began <= 9
 
 
-def test_an_open_breaker_lets_nothing_through_before_its_probe() -> None:
-    where = place(1, 1)
-    agenda = agenda_of({where: 0.0})
+def trickle_of(agenda: Agenda, where: Place, *, for_s: float, takes_s: float) -> tuple[int, int]:
+    """How many tries an open breaker lets begin, each of which takes so long; and how many were under way at once."""
+    agenda.note_owned([where], [owned(where, breaker="open", breaker_since=NOW)], AT)
     outlet = agenda.outlet(where)
-    probe_at = NOW + timedelta(seconds=7)
-    agenda.note_owned([where], [owned(where, breaker="open", breaker_since=NOW, probe_at=probe_at)], AT)
-    assert outlet.breaker == Open(0, AT + 7)
-    assert agenda.asks(AT, 400, 100, hurry=True) == []
-    assert agenda.next_at(AT) == AT + 7
-    outlet.set_breaker(Probing(1), AT + 7)
-    outlet.owned_until = AT + 100
-    agenda.arrange(outlet, AT + 7)
-    assert asked(agenda.asks(AT + 7, 400, 100)) == {where: 1}
+    began, most, at = 0, 0, AT
+    ends: list[float] = []
+    while at < AT + for_s:
+        while ends and ends[0] <= at:
+            ends.pop(0)
+            agenda.note_end(outlet, takes_s)
+        outlet.owned_until = at + 1
+        agenda.arrange(outlet, at)
+        count = begin(agenda, agenda.asks(at, 400, 100, hurry=True), at)
+        ends += [at + takes_s] * count
+        began += count
+        most = max(most, outlet.in_flight)
+        at += 0.01
+    return began, most
+
+
+def test_a17_an_open_breaker_lets_ten_tries_a_second_through() -> None:
+    where = place(1, 1)
+    began, most = trickle_of(agenda_of({where: 0.0}), where, for_s=10, takes_s=0.02)
+    assert 90 <= began <= 101
+    assert most <= 5
+
+
+def test_a17_an_open_breaker_lets_five_tries_be_under_way_at_once() -> None:
+    where = place(1, 1)
+    began, most = trickle_of(agenda_of({where: 0.0}), where, for_s=10, takes_s=2.0)
+    assert most == 5
+    assert began <= 25
+
+
+@pytest.mark.parametrize(("firsts", "retries"), [(-20.0, -10.0), (-10.0, -20.0)])
+def test_a17_an_open_breaker_keeps_the_order_of_the_schedule(firsts: float, retries: float) -> None:
+    where = place(1, 1)
+    agenda = agenda_of({where: firsts}, retries={where: retries})
+    agenda.note_owned([where], [owned(where, breaker="open", breaker_since=NOW)], AT)
+    (ask,) = agenda.asks(AT, 400, 100, hurry=True)
+    assert (ask.stream.is_retry, ask.most) == (retries < firsts, 1)
 
 
 def test_a_place_that_is_held_back_is_owned_again_for_what_a_person_changed() -> None:
     where = place(1, 1)
     agenda = agenda_of({where: 0.0})
     agenda.note_claim(agenda.asks(AT, 100, 100), Claim([], 0, {}, barred=frozenset({where})), AT)
-    agenda.note_owned([where], [owned(where, breaker="open", probe_at=NOW + timedelta(seconds=300))], AT)
+    agenda.note_owned(
+        [where], [owned(where, rate_per_s=1 / 300, is_new=True, paced_until=NOW + timedelta(seconds=300))], AT
+    )
     agenda.tell(Stream(where, True), AT, AT)
     assert agenda.asks(AT, 100, 100) == []
     assert agenda.to_own(AT + 1) == []
@@ -351,7 +381,7 @@ def test_a_ramp_that_began_while_another_owned_the_place_is_learned() -> None:
     outlet = Outlet(place(1, 1), DEFAULT_RULES)
     outlet.own(owned(place(1, 1), breaker="ramping", breaker_since=NOW, is_new=True), AT)
     outlet.own(owned(place(1, 1), breaker="ramping", breaker_since=NOW, is_new=True), AT + 100)
-    assert after_time(outlet.breaker, AT + 100.5, DEFAULT_RULES) == Ramping(0, AT + 100)
+    assert after_time(outlet.breaker, AT + 100.5, DEFAULT_RULES) == Ramping(AT + 100)
 
 
 def test_a_budget_that_is_spent_leaves_nothing_to_ask_before_a_first_try_that_comes_later() -> None:
@@ -367,7 +397,7 @@ def test_a_budget_that_is_spent_leaves_nothing_to_ask_before_a_first_try_that_co
 def test_a_ramp_lets_more_and_more_through() -> None:
     outlet = Outlet(place(1, 1), DEFAULT_RULES)
     outlet.took_s = 0.01
-    outlet.set_breaker(Ramping(1, AT), AT)
+    outlet.set_breaker(Ramping(AT), AT)
     rates = []
     for second in range(4):
         began = 0
@@ -401,15 +431,11 @@ def test_the_retries_of_an_unhealthy_endpoint_have_a_budget_until_it_recovers() 
     assert outlet.room(AT, 400) == 0
     outlet.succeeded(True)
     assert outlet.room(AT, 400) == 1
-    outlet.breaker = Probing(1)
-    outlet.succeeded(False)
-    outlet.breaker = CLOSED
-    assert outlet.room(AT, 400) == 3
     outlet.tell(False, AT)
-    assert outlet.split(AT, outlet.room(AT, 400)) == (237, 3)
-    outlet.set_breaker(CLOSED, AT)
+    assert outlet.split(AT, outlet.room(AT, 400)) == (239, 1)
+    outlet.set_breaker(OPEN, AT)
     outlet.look_after_budget(AT)
-    assert outlet.budget is None
+    assert outlet.budget is None  # what an open breaker lets through is limited already
 
 
 @given(
@@ -437,7 +463,7 @@ def test_no_claim_asks_for_more_than_there_is_room_for(
             assert most is None or agenda.outlet(where).in_flight <= most
 
 
-@pytest.mark.parametrize("terms", [{"max_in_flight": 1}, {"rate_per_s": 1.0}, {"breaker": "probing"}])
+@pytest.mark.parametrize("terms", [{"max_in_flight": 1}, {"rate_per_s": 1.0}, {"breaker": "open", "max_in_flight": 1}])
 def test_deliveries_to_an_endpoint_and_steps_that_call_it_share_its_limits(terms: dict[str, object]) -> None:
     deliveries = place(1, 1)
     both = [deliveries, deliveries._replace(queue=HTTP_STEP_QUEUE)]

@@ -5,7 +5,7 @@ from uuid import UUID
 
 import pytest
 
-from redrive.core.breaker import CLOSED, DEFAULT_RULES, Breaker, BreakerState, Open, Ramping
+from redrive.core.breaker import CLOSED, DEFAULT_RULES, OPEN, Breaker, BreakerState, Ramping
 from redrive.core.outcome import Category, Failure, Success
 from redrive.core.ports import HTTP_QUEUE, Place
 from redrive.engine.agenda import Agenda
@@ -18,12 +18,7 @@ AT = 1_000.0
 class Obliging:
     """core.ports.EndpointStates where nobody else is first."""
 
-    async def open_breaker(
-        self, org_id: UUID, endpoint_id: UUID, *, taken_for: BreakerState, wait_s: float, reason: str
-    ) -> bool:
-        return True
-
-    async def begin_probe(self, org_id: UUID, endpoint_id: UUID, *, lost_after_s: float) -> bool:
+    async def open_breaker(self, org_id: UUID, endpoint_id: UUID, *, taken_for: BreakerState, reason: str) -> bool:
         return True
 
     async def begin_ramp(self, org_id: UUID, endpoint_id: UUID) -> bool:
@@ -37,12 +32,12 @@ def never_written(work: Coroutine[None, None, None]) -> None:
     work.close()
 
 
-@pytest.mark.parametrize("now_it_is", [Ramping(1, AT), CLOSED], ids=["by hand", "by another address"])
+@pytest.mark.parametrize("now_it_is", [Ramping(AT), CLOSED], ids=["by hand", "by another address"])
 def test_tries_from_before_a_breaker_was_lifted_say_nothing_of_the_time_after(now_it_is: Breaker) -> None:
     agenda = Agenda(DEFAULT_RULES)
-    breakers = Breakers(Obliging(), agenda, DEFAULT_RULES, dice=lambda: 0.5, begin=never_written)
+    breakers = Breakers(Obliging(), agenda, DEFAULT_RULES, begin=never_written)
     outlet = agenda.outlet(PLACE)
-    outlet.set_breaker(Open(1, AT + 50), AT - 10)
+    outlet.set_breaker(OPEN, AT - 10)
     outlet.set_breaker(now_it_is, AT)
     for n in range(60):  # they hung in the receiver that was away
         breakers.note(outlet, Failure(Category.TIMEOUT, "late"), took_s=30.0, at=AT + 2 + n / 10, is_retry=False)
@@ -52,8 +47,8 @@ def test_tries_from_before_a_breaker_was_lifted_say_nothing_of_the_time_after(no
 
 def test_tries_from_after_it_open_it_again() -> None:
     agenda = Agenda(DEFAULT_RULES)
-    breakers = Breakers(Obliging(), agenda, DEFAULT_RULES, dice=lambda: 0.5, begin=never_written)
+    breakers = Breakers(Obliging(), agenda, DEFAULT_RULES, begin=never_written)
     outlet = agenda.outlet(PLACE)
     for n in range(60):
         breakers.note(outlet, Failure(Category.TIMEOUT, "late"), took_s=1.0, at=AT + n / 10, is_retry=False)
-    assert isinstance(outlet.breaker, Open)
+    assert outlet.breaker is OPEN

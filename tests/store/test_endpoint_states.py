@@ -6,15 +6,14 @@ from uuid import UUID
 
 import pytest
 
-from redrive.core.breaker import MAX_OPENS, BreakerState
+from redrive.core.breaker import BreakerState
 from redrive.core.permissions import Role
 from redrive.store.endpoint_states import BreakerStates, EndpointState, get_state, ramp_by_hand
 from redrive.store.orgs import new_id
 from support.engine import PERSON, START, Engine, ManualClock
 
-CLOSED, OPEN, PROBING, RAMPING = BreakerState
+CLOSED, OPEN, RAMPING = BreakerState
 WHY = "12 of 20 tries failed within 60 s."
-LOST_AFTER_S = 60.0
 
 
 class Steps:
@@ -26,11 +25,8 @@ class Steps:
         self._place = (engine.org_id, endpoint_id)
         self._states = BreakerStates(engine.db, engine.clock)
 
-    async def open(self, taken_for: BreakerState = CLOSED, wait_s: float = 10.0) -> bool:
-        return await self._states.open_breaker(*self._place, taken_for=taken_for, wait_s=wait_s, reason=WHY)
-
-    async def probe(self) -> bool:
-        return await self._states.begin_probe(*self._place, lost_after_s=LOST_AFTER_S)
+    async def open(self, taken_for: BreakerState = CLOSED) -> bool:
+        return await self._states.open_breaker(*self._place, taken_for=taken_for, reason=WHY)
 
     async def ramp(self) -> bool:
         return await self._states.begin_ramp(*self._place)
@@ -53,10 +49,9 @@ class Steps:
             return
         assert await self.open()
         clock.advance(10)
-        for reached, step in ((PROBING, self.probe), (RAMPING, self.ramp)):
-            if (await self.state()).breaker is not state:
-                assert await step()
-                assert (await self.state()).breaker is reached
+        if state is RAMPING:
+            assert await self.ramp()
+        assert (await self.state()).breaker is state
 
 
 @pytest.fixture
@@ -71,24 +66,18 @@ async def audited(engine: Engine) -> list[tuple[str, str, str | None]]:
     return [(row["actor"], row["action"], row["because"]) for row in rows]
 
 
-async def test_a_breaker_opens_probes_ramps_and_closes(engine: Engine, clock: ManualClock, steps: Steps) -> None:
+async def test_a_breaker_opens_ramps_and_closes(engine: Engine, clock: ManualClock, steps: Steps) -> None:
     assert (await steps.state()).breaker is CLOSED  # nothing is known of it
     assert await steps.open()
     opened = await steps.state()
-    assert (opened.breaker, opened.breaker_since, opened.breaker_reason, opened.opens) == (OPEN, START, WHY, 1)
-    assert opened.probe_at == START + timedelta(seconds=10)
-    clock.advance(9)
-    assert not await steps.probe()
-    clock.advance(1)
-    assert await steps.probe()
-    probing = await steps.state()
-    assert (probing.breaker, probing.probe_at, probing.breaker_reason) == (PROBING, None, WHY)
+    assert (opened.breaker, opened.breaker_since, opened.breaker_reason) == (OPEN, START, WHY)
+    clock.advance(10)
     assert await steps.ramp()
     assert (await steps.state()).breaker is RAMPING
     clock.advance(30)
     assert await steps.close()
     closed = await steps.state()
-    assert (closed.breaker, closed.breaker_reason, closed.opens) == (CLOSED, None, 0)
+    assert (closed.breaker, closed.breaker_reason) == (CLOSED, None)
     assert closed.breaker_since == START + timedelta(seconds=40)
     assert await audited(engine) == [
         ("engine", "endpoint.breaker_open", WHY),
@@ -107,8 +96,6 @@ async def test_a_step_from_another_state_changes_nothing(
         if taken_for is not state or state is OPEN:
             assert not await steps.open(taken_for)
     if state is not OPEN:
-        assert not await steps.probe()
-    if state is not PROBING:
         assert not await steps.ramp()
     if state is not RAMPING:
         assert not await steps.close()
@@ -118,46 +105,26 @@ async def test_a_step_from_another_state_changes_nothing(
     assert await audited(engine) == audit
 
 
-async def test_a_probe_that_fails_opens_again_without_news_and_counts(
-    engine: Engine, clock: ManualClock, steps: Steps
-) -> None:
-    await steps.bring_to(PROBING, clock)
-    assert await steps.open(PROBING, wait_s=20)
-    state = await steps.state()
-    assert (state.breaker, state.opens, state.probe_at) == (OPEN, 2, clock.now() + timedelta(seconds=20))
+async def test_a_ramp_that_fails_opens_again_without_news(engine: Engine, clock: ManualClock, steps: Steps) -> None:
+    await steps.bring_to(RAMPING, clock)
+    assert await steps.open(RAMPING)
+    assert (await steps.state()).breaker is OPEN
     assert len(await audited(engine)) == 1
-    clock.advance(20)
-    assert await steps.probe()
-    assert await steps.ramp()
-    assert await steps.open(RAMPING)  # a ramp that fails is news: it had come back
-    assert (await steps.state()).opens == 3
-    assert len(await audited(engine)) == 2
+    assert await steps.by_hand()
+    assert await steps.open(RAMPING)  # that is news: a person had closed it
+    assert [action for _, action, _ in await audited(engine)] == [
+        "endpoint.breaker_open",
+        "endpoint.breaker_close",
+        "endpoint.breaker_open",
+    ]
 
 
-async def test_a_probe_that_nothing_was_heard_of_is_made_again(clock: ManualClock, steps: Steps) -> None:
-    await steps.bring_to(PROBING, clock)
-    clock.advance(LOST_AFTER_S - 1)
-    assert not await steps.probe()
-    clock.advance(1)
-    assert await steps.probe()
-    assert not await steps.probe()
-
-
-async def test_of_many_workers_that_find_the_same_one_is_first(engine: Engine, clock: ManualClock) -> None:
+async def test_of_many_workers_that_find_the_same_one_is_first(engine: Engine) -> None:
     for round_ in range(5):
         steps = Steps(engine, await engine.endpoint(f"hook {round_}"))
         assert sum(await asyncio.gather(*(steps.open() for _ in range(8)))) == 1
-        assert (await steps.state()).opens == 1
-        clock.advance(10)
-        assert sum(await asyncio.gather(*(steps.probe() for _ in range(8)))) == 1
+        assert sum(await asyncio.gather(*(steps.ramp() for _ in range(8)))) == 1
     assert len(await audited(engine)) == 5
-
-
-async def test_the_count_of_opens_ends_somewhere(engine: Engine, clock: ManualClock, steps: Steps) -> None:
-    await steps.bring_to(PROBING, clock)
-    await engine.sql.execute("UPDATE redrive.endpoint_state SET opens = $1", MAX_OPENS)
-    assert await steps.open(PROBING)
-    assert (await steps.state()).opens == MAX_OPENS
 
 
 async def test_the_breaker_of_a_deleted_or_unknown_endpoint_does_not_open(engine: Engine) -> None:
@@ -169,14 +136,11 @@ async def test_the_breaker_of_a_deleted_or_unknown_endpoint_does_not_open(engine
             assert await get_state(session, unknown) is None
 
 
-@pytest.mark.parametrize("state", [OPEN, PROBING])
-async def test_a_person_need_not_wait_for_the_probe(
-    engine: Engine, clock: ManualClock, steps: Steps, state: BreakerState
-) -> None:
-    await steps.bring_to(state, clock)
+async def test_a_person_need_not_wait_for_a_success(engine: Engine, clock: ManualClock, steps: Steps) -> None:
+    await steps.bring_to(OPEN, clock)
     assert await steps.by_hand()
     ramping = await steps.state()
-    assert (ramping.breaker, ramping.breaker_since, ramping.probe_at) == (RAMPING, clock.now(), None)
+    assert (ramping.breaker, ramping.breaker_since) == (RAMPING, clock.now())
     assert (await audited(engine))[1:] == [(PERSON.actor, "endpoint.breaker_close", PERSON.because)]
     assert not await steps.by_hand()
 
@@ -195,7 +159,7 @@ async def test_an_endpoint_that_is_enabled_or_leads_elsewhere_begins_anew(
     assert (await steps.state()).breaker is OPEN  # that changes nothing about it
     await engine.change_endpoint(endpoint_id, **change)
     state = await steps.state()
-    assert (state.breaker, state.probe_at, state.opens, state.breaker_reason) == (CLOSED, None, 0, None)
+    assert (state.breaker, state.breaker_reason) == (CLOSED, None)
     assert (state.failing_since, state.failures, state.last_failure_at) == (None, 0, START)
 
 
@@ -204,16 +168,14 @@ async def notices(engine: Engine) -> list[tuple[str, str, str]]:
     return [(row["kind"], row["severity"], row["text"]) for row in rows]
 
 
-async def test_people_are_told_that_a_breaker_opened_and_that_it_closed_and_of_no_probe(
+async def test_people_are_told_that_a_breaker_opened_and_that_it_closed_and_of_no_ramp_that_failed(
     engine: Engine, clock: ManualClock, steps: Steps
 ) -> None:
-    await steps.bring_to(PROBING, clock)
-    assert await steps.open(PROBING)
+    await steps.bring_to(RAMPING, clock)
+    assert await steps.open(RAMPING)
     ((kind, severity, text),) = await notices(engine)
     assert (kind, severity) == ("endpoint.breaker_opened", "warning")
-    assert text.startswith(f'The breaker of endpoint "hook" opened: {WHY} Its deliveries wait, and none is lost.')
-    clock.advance(10)
-    assert await steps.probe()
+    assert text.startswith(f'The breaker of endpoint "hook" opened: {WHY} Its deliveries are tried one after another')
     assert await steps.ramp()
     assert await steps.close()
     closed = 'The breaker of endpoint "hook" is closed again: its deliveries go on.'

@@ -115,8 +115,8 @@ async def test_what_is_held_open_or_dead_is_found_with_the_command_for_it(live: 
     await live.change_endpoint(quiet, disabled=True)
     await live.claim()  # meets what is shut, and holds it
     await live.sql.execute(
-        "INSERT INTO redrive.endpoint_state (org_id, endpoint_id, breaker, breaker_since, probe_at)"
-        " VALUES ($1, $2, 'open', clock_timestamp(), clock_timestamp())",
+        "INSERT INTO redrive.endpoint_state (org_id, endpoint_id, breaker, breaker_since)"
+        " VALUES ($1, $2, 'open', clock_timestamp())",
         *(live.org_id, broken),
     )
     seen = await made(live.url, QUEUE[2:], now=await in_two_hours(live), open_letters=1, unrolled_s=9999)
@@ -132,23 +132,22 @@ async def test_what_is_held_open_or_dead_is_found_with_the_command_for_it(live: 
     assert len(fixes) == 4
 
 
-async def test_a_breaker_that_does_not_close_is_found_whatever_its_last_probe_changed(live: Engine) -> None:
-    """Each probe comes within five minutes of the one before, and begins its state anew."""
+async def test_a_breaker_that_does_not_close_is_found_whatever_its_last_ramp_changed(live: Engine) -> None:
+    """Each ramp comes within five minutes of the one before, and begins its state anew."""
     broken = await live.endpoint("broken")
     now = await live.sql.fetchval("SELECT clock_timestamp()")
-    probe = partial(live.db.fetch, "begin_probe")
+    ramp = partial(live.db.fetch, "begin_ramp")
     opened = partial(live.db.fetch, "open_breaker")
     endpoint = (live.org_id, broken)
-    await opened(now - timedelta(minutes=20), *endpoint, "closed", 60.0, "Too many tries failed.")
+    await opened(now - timedelta(minutes=20), *endpoint, "closed", "Too many tries failed.")
     for ago_min in (15, 10, 5):
-        assert await probe(now - timedelta(minutes=ago_min), *endpoint, 60.0)
-        assert await opened(now - timedelta(minutes=ago_min - 1), *endpoint, "probing", 60.0, "Too many tries failed.")
-    assert await probe(now - timedelta(minutes=1), *endpoint, 60.0)
+        assert await ramp(now - timedelta(minutes=ago_min), *endpoint)
+        assert await opened(now - timedelta(minutes=ago_min - 1), *endpoint, "ramping", "Too many tries failed.")
     (found,) = findings(await made(live.url, QUEUE[3:4], now=now))
     assert found.what == (
-        "The breaker of 'broken' ('default') is probing, and is not closed since 20 min: Too many tries failed."
+        "The breaker of 'broken' ('default') is open, and is not closed since 20 min: Too many tries failed."
     )
-    assert await live.db.fetch("begin_ramp", now, *endpoint)
+    assert await ramp(now, *endpoint)
     (found,) = findings(await made(live.url, QUEUE[3:4], now=now))
     assert "is ramping, and is not closed since 20 min" in found.what
     assert findings(await made(live.url, QUEUE[3:4], now=now - timedelta(minutes=16))) == []

@@ -254,12 +254,12 @@ async def test_a_message_that_died_in_its_broker_is_a_death_here_once(engine: En
     assert found.ended_after[:4] == (1, 0, 0, 1)
 
 
-async def test_breakers_that_open_are_in_the_totals_and_probes_that_fail_are_not(engine: Engine) -> None:
+async def test_breakers_that_open_are_in_the_totals_and_ramps_that_fail_are_not(engine: Engine) -> None:
     endpoint_id = await engine.endpoint()
     states, subject = BreakerStates(engine.db, engine.clock), (engine.org_id, endpoint_id)
-    assert await states.open_breaker(*subject, taken_for=BreakerState.CLOSED, wait_s=0.0, reason="it fails")
-    assert await states.begin_probe(*subject, lost_after_s=60.0)
-    assert await states.open_breaker(*subject, taken_for=BreakerState.PROBING, wait_s=0.0, reason="it fails")
+    assert await states.open_breaker(*subject, taken_for=BreakerState.CLOSED, reason="it fails")
+    assert await states.begin_ramp(*subject)
+    assert await states.open_breaker(*subject, taken_for=BreakerState.RAMPING, reason="it fails")
     assert (await totals(engine.db)).breaker_openings == 1
 
 

@@ -171,14 +171,12 @@ class Drive:
                 self.engine.org_id,
                 await self.endpoint(),
                 taken_for=BreakerState.CLOSED,
-                wait_s=1,
                 reason="9 of 10 failed",
             )
 
         async def end() -> None:
             endpoint_id = await self.endpoint()
             self.clock.advance(1)
-            assert await states.begin_probe(self.engine.org_id, endpoint_id, lost_after_s=60)
             assert await states.begin_ramp(self.engine.org_id, endpoint_id)
             assert await states.close_breaker(self.engine.org_id, endpoint_id)
 

@@ -319,7 +319,6 @@ async def _remember(redrive: Installation, places: Sequence[Place], end: datetim
         redrive.org_id,
         ids["Warehouse"],
         taken_for=BreakerState.CLOSED,
-        wait_s=300,
         reason="21 of the last 24 tries failed, the last one with: HTTP 500 Internal Server Error",
     )
 

@@ -25,7 +25,7 @@ async def test_what_fires_comes_first_then_who_is_told_the_rules_and_what_fired(
     states = BreakerStates(api.context.engine_db, api.context.clock)
     letter = await api.dead_task()
     closed = BreakerState.CLOSED
-    assert await states.open_breaker(api.org_id, UUID(endpoint["id"]), taken_for=closed, wait_s=60, reason=HOSTILE)
+    assert await states.open_breaker(api.org_id, UUID(endpoint["id"]), taken_for=closed, reason=HOSTILE)
     await look(api)
     page = await read(api.owner, "/alerts")
     assert {found.text.strip() for found in page.all("h3")} == {

@@ -32,8 +32,6 @@ def health(state: EndpointState, history: History, hubs: int | None = None) -> S
             "state": state.breaker,
             "since": state.breaker_since,
             "reason": state.breaker_reason,
-            "probe_at": state.probe_at,
-            "opens": state.opens,
         },
         "last_success_at": state.last_success_at,
         "last_failure_at": state.last_failure_at,

@@ -44,7 +44,7 @@ def show(where: Where, called: Called, as_json: AsJson = False) -> None:
 
 
 def close_breaker(where: Where, called: Called, because: Because = None, as_json: AsJson = False) -> None:
-    """Do not wait for the probe of an open breaker: the endpoint's tasks go on, more and more of them."""
+    """Let the tasks of an endpoint with an open breaker go on, more and more of them."""
 
     async def work() -> bool:
         async with open_desk(where) as desk, desk.session() as session:
@@ -69,7 +69,6 @@ def _told(state: EndpointState, history: History) -> dict[str, object]:
         "breaker": state.breaker,
         "breaker since": state.breaker_since,
         "breaker reason": state.breaker_reason,
-        "probe at": state.probe_at,
         "last success": state.last_success_at,
         "last failure": state.last_failure_at,
         "failing since": state.failing_since,

@@ -16,7 +16,7 @@ from redrive.store.overview import AtWork, Overview
 UNLIMITED = 10_000
 NARROW = 70
 BARS = " ▁▂▃▄▅▆▇█"
-STATE_STYLES = {"closed": "green", "open": "bold red", "probing": "yellow", "ramping": "yellow", "disabled": "magenta"}
+STATE_STYLES = {"closed": "green", "open": "bold red", "ramping": "yellow", "disabled": "magenta"}
 
 Row = dict[str, Any]
 

@@ -143,7 +143,7 @@ def _oldest_due(reading: OrgReading, terms: Terms) -> list[Sight]:
 
 
 def _endpoint_open(reading: OrgReading, _: Terms) -> list[Sight]:
-    """A probe and the ramp are the band: the breaker may open again at any moment. What is disabled is not probed: its
+    """The ramp is the band: the breaker may open again at any moment. What is disabled is not tried: its
     breaker would be open for ever, and nobody waits for it.
     """
     return [

@@ -94,8 +94,8 @@ def _slow_delivery(sight: Sight) -> str:
 def _endpoint_open(sight: Sight) -> str:
     name = _quoted(sight.subject.name)
     return (
-        f"The breaker of endpoint {name} is open{_because(sight)} What is for it waits, and a probe is sent now "
-        "and then. See to its receiver; nothing is lost meanwhile."
+        f"The breaker of endpoint {name} is open{_because(sight)} Its deliveries are tried on schedule, but "
+        "only a few per second. Check its receiver; nothing is lost meanwhile."
     )
 
 
@@ -165,9 +165,9 @@ _FIRED = {
 }
 _TOGETHER = {
     "endpoint_open": (
-        "The breakers of {n} endpoints opened. What is for them waits, and probes are sent now and then; nothing is "
-        "lost meanwhile. So many at once often have one cause: this installation's own way out (network, DNS, proxy), "
-        "or something that their receivers share."
+        "The breakers of {n} endpoints opened. Their deliveries are tried on schedule, but only a few per second; "
+        "nothing is lost meanwhile. So many at once often have one cause: this installation's own way out (network, "
+        "DNS, proxy), or something that their receivers share."
     ),
     "endpoint_disabled": (
         "Redrive disabled {n} endpoints. What is for them is held. Enable them when they can receive again; the page "

@@ -4,9 +4,9 @@ Asked by engine.worker, which has a window and a state for each endpoint that it
 the state for all workers. Time and chance are handed in: times are seconds of one clock that never runs backwards,
 whatever it began with; where it seems to, the latest time counts.
 
-    closed ──the window trips──▶ open ──probe_at──▶ probing ──success──▶ ramping ──ramp_s──▶ closed
-                                  ▲                    │                    │
-                                  └─────failure────────┴────it trips────────┘
+    closed ──the window trips──▶ open ──success──▶ ramping ──ramp_s──▶ closed
+                                  ▲                   │
+                                  └─────it trips──────┘
 """
 
 import math
@@ -19,11 +19,8 @@ from redrive.core.outcome import TRANSIENT, Category, Outcome, Success
 BUCKETS = 12  # of a window: it forgets a twelfth at a time
 RAMP_MIN_PART = 0.25  # of min_tries: a ramp that fails ends after fewer of them
 UNHEALTHY_PART = 0.5  # of failure_rate: from there on the retries have a budget
-JITTER = 0.2  # of a wait, which it makes shorter: breakers that opened together do not probe together
 MAX_DOUBLINGS = 32  # bound first: huge powers overflow
-MAX_OPENS = 1_000_000  # counted no further
 BURST_S = 0.1  # what a pace may do at once is what it lets through in this time
-EARNED_BY_SUCCESS = 2.0  # of an endpoint that recovers
 MAX_EARNED = 1_000.0  # retries that first tries may have earned and that were not made yet
 ROUNDING = 1e-6  # what seconds times a rate may be wrong by
 UNLIMITED = 2**31 - 1
@@ -63,22 +60,21 @@ def delivery_verdict(outcome: Outcome | None) -> Verdict:
 
 @dataclass(frozen=True, slots=True)
 class BreakerRules:
-    """When a breaker opens, how long it waits, how it comes back. ValueError where that makes no sense."""
+    """When a breaker opens, what it lets through, how it comes back. ValueError where that makes no sense."""
 
     failure_rate: float = 0.8  # it opens from this share of failures on, in the window
     min_tries: int = 20  # of fewer tries in the window nothing is concluded
     min_span_s: float = 2.0  # nor of failures that came all at once: a burst is one event, not a state
     window_s: float = 60.0
-    first_wait_s: float = 10.0  # until a probe; doubled each time that it fails
-    most_wait_s: float = 300.0
-    ramp_start_per_s: float = 10.0
+    trickle_per_s: float = 10.0  # what an open breaker lets through, and what a ramp begins with
+    trickle_in_flight: int = 5
     ramp_doubling_s: float = 3.0
     ramp_s: float = 30.0
     retry_share: float = 0.2  # of the tries of an unhealthy endpoint, its retries at most; 1: no budget
     retry_floor_per_s: float = 10.0  # retries that each worker lets through in any case
 
     def __post_init__(self) -> None:
-        positive = ("window_s", "first_wait_s", "ramp_start_per_s", "ramp_doubling_s", "ramp_s", "retry_floor_per_s")
+        positive = ("window_s", "trickle_per_s", "ramp_doubling_s", "ramp_s", "retry_floor_per_s")
         for name in positive:
             value = getattr(self, name)
             if not (math.isfinite(value) and value > 0):
@@ -89,8 +85,8 @@ class BreakerRules:
             raise ValueError(f"failure_rate must be above 0 and at most 1, not {self.failure_rate}")
         if self.min_tries < 1:
             raise ValueError(f"min_tries must be at least 1, not {self.min_tries}")
-        if not (math.isfinite(self.most_wait_s) and self.most_wait_s >= self.first_wait_s):
-            raise ValueError(f"most_wait_s must be at least first_wait_s, not {self.most_wait_s}")
+        if self.trickle_in_flight < 1:
+            raise ValueError(f"trickle_in_flight must be at least 1, not {self.trickle_in_flight}")
         if not 0 <= self.retry_share <= 1:
             raise ValueError(f"retry_share must be from 0 to 1, not {self.retry_share}")
 
@@ -179,7 +175,6 @@ class BreakerState(StrEnum):
 
     CLOSED = "closed"
     OPEN = "open"
-    PROBING = "probing"
     RAMPING = "ramping"
 
 
@@ -190,33 +185,22 @@ class Closed:
 
 @dataclass(frozen=True, slots=True)
 class Open:
-    """All tasks wait. `opens`: how often in a row it opened, without closing between."""
-
-    opens: int
-    probe_at: float
-
-
-@dataclass(frozen=True, slots=True)
-class Probing:
-    """One task is let through."""
-
-    opens: int
+    """A trickle of tasks is let through, in the order of their schedule."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ramping:
     """More and more tasks are let through, by `ramp_rate`."""
 
-    opens: int
     since: float
 
 
-Breaker = Closed | Open | Probing | Ramping
+Breaker = Closed | Open | Ramping
 CLOSED = Closed()
+OPEN = Open()
 _NAMES: dict[type[Breaker], BreakerState] = {
     Closed: BreakerState.CLOSED,
     Open: BreakerState.OPEN,
-    Probing: BreakerState.PROBING,
     Ramping: BreakerState.RAMPING,
 }
 
@@ -225,51 +209,27 @@ def name_of(breaker: Breaker) -> BreakerState:
     return _NAMES[type(breaker)]
 
 
-def after_try(
-    breaker: Breaker, verdict: Verdict, window: Window, at: float, rules: BreakerRules, roll: float
-) -> Breaker:
+def after_try(breaker: Breaker, verdict: Verdict, window: Window, at: float, rules: BreakerRules) -> Breaker:
     """What follows from a try that is noted in the window already; the same value where nothing does.
 
-    The window is to be cleared when a ramp begins and when a breaker closes. While probing, only the probe's own end is
-    handed in, and in a ramp the ends of tries that began in it: what was under way before tells of another time.
+    The window is to be cleared when a ramp begins and when a breaker closes. Only the ends of tries that began in the
+    breaker's present state are handed in: what was under way before tells of another time.
     """
     match breaker:
         case Closed():
-            return opened(0, at, rules, roll) if window.trips(at, rules) else breaker
+            return OPEN if window.trips(at, rules) else breaker
         case Open():
-            return breaker
-        case Probing(opens=opens):
-            match verdict:
-                case Verdict.SUCCEEDED:
-                    return Ramping(opens, at)
-                case Verdict.FAILED:
-                    return opened(opens, at, rules, roll)
-                case Verdict.NEITHER:
-                    return breaker  # it was no probe: the next task is
-        case Ramping(opens=opens):
-            return opened(opens, at, rules, roll) if window.trips_in_ramp(at, rules) else breaker
+            return Ramping(at) if verdict is Verdict.SUCCEEDED else breaker
+        case Ramping():
+            return OPEN if window.trips_in_ramp(at, rules) else breaker
     assert_never(breaker)
 
 
 def after_time(breaker: Breaker, at: float, rules: BreakerRules) -> Breaker:
     """What follows from the time alone; the same value where nothing does."""
-    match breaker:
-        case Open(opens=opens, probe_at=probe_at) if at >= probe_at:
-            return Probing(opens)
-        case Ramping(since=since) if ramp_rate(rules, at - since) is None:
-            return CLOSED
+    if isinstance(breaker, Ramping) and ramp_rate(rules, at - breaker.since) is None:
+        return CLOSED
     return breaker
-
-
-def opened(opens_before: int, at: float, rules: BreakerRules, roll: float) -> Open:
-    opens = min(opens_before + 1, MAX_OPENS)
-    return Open(opens, at + wait_s(rules, opens, roll))
-
-
-def wait_s(rules: BreakerRules, opens: int, roll: float) -> float:
-    """Seconds until a probe, of a breaker that opened for the `opens`-th time in a row. `roll`: 0 to 1."""
-    doublings = min(max(opens, 1) - 1, MAX_DOUBLINGS)
-    return min(rules.first_wait_s * 2.0**doublings, rules.most_wait_s) * (1 - JITTER * roll)
 
 
 def ramp_rate(rules: BreakerRules, since_s: float) -> float | None:
@@ -277,7 +237,7 @@ def ramp_rate(rules: BreakerRules, since_s: float) -> float | None:
     if since_s >= rules.ramp_s:
         return None
     doublings = min(max(since_s, 0.0) / rules.ramp_doubling_s, MAX_DOUBLINGS)
-    return rules.ramp_start_per_s * math.exp2(doublings)
+    return rules.trickle_per_s * math.exp2(doublings)
 
 
 # -- how many at once --------------------------------------------------------------------------------------------------
@@ -332,7 +292,9 @@ class Pace:
 
 
 class Budget:
-    """How many of an unhealthy endpoint's tries may be retries: a share of them all, and a trickle in any case.
+    """How many of an unhealthy endpoint's tries may be retries: a share of them all, and a few per second in any case.
+
+    Only while its breaker is closed: an open one and a ramp limit all that they let through.
 
     What counts are those that fail again: they only add to its load. One that comes through is what all want.
     """
@@ -353,10 +315,6 @@ class Budget:
     def give_back(self) -> None:
         """A retry came through: what it took may be taken again."""
         self._earn(1.0)
-
-    def note_recovery(self) -> None:
-        """While it recovers, and only then: all that waits for it may be retries, and its ramp is the limit of them."""
-        self._earn(EARNED_BY_SUCCESS)
 
     def _earn(self, retries: float) -> None:
         self._earned = min(MAX_EARNED, self._earned + retries)

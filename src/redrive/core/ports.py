@@ -186,8 +186,6 @@ class Owned(NamedTuple):
     paced_until: datetime | None
     breaker: str
     breaker_since: datetime | None
-    probe_at: datetime | None
-    opens: int
     is_new: bool
     now: datetime
 
@@ -313,18 +311,12 @@ class EndpointStates(Protocol):
     another worker, or a person, was first.
     """
 
-    async def open_breaker(
-        self, org_id: UUID, endpoint_id: UUID, *, taken_for: BreakerState, wait_s: float, reason: str
-    ) -> bool:
-        """`taken_for`: what it was to the one who asks. `wait_s`: until the probe. `reason` is for a person."""
-        ...
-
-    async def begin_probe(self, org_id: UUID, endpoint_id: UUID, *, lost_after_s: float) -> bool:
-        """From open, when the wait is over; or from a probe that nothing was heard of for so long."""
+    async def open_breaker(self, org_id: UUID, endpoint_id: UUID, *, taken_for: BreakerState, reason: str) -> bool:
+        """`taken_for`: what it was to the one who asks. `reason` is for a person."""
         ...
 
     async def begin_ramp(self, org_id: UUID, endpoint_id: UUID) -> bool:
-        """From a probe that came through."""
+        """From open, when a try came through."""
         ...
 
     async def close_breaker(self, org_id: UUID, endpoint_id: UUID) -> bool:

@@ -24,6 +24,7 @@ _WORDS = {
     "event_failed": "dead",
     "lease_lost": "lost",
     "breaker_moved": "breaker",
+    "breaker_wavered": "breaker",
     "endpoint_disabled": "disabled",
     "run_transition": "run",
     "hub_joined": "hub",

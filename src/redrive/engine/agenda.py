@@ -104,7 +104,7 @@ class Agenda:
             outlet = self.outlet(stream.place)
             emptied_at = outlet.emptied_at[stream.is_retry]
             if from_start or emptied_at is None or due_at > emptied_at:
-                outlet.due[stream.is_retry] = at + max(0.0, (due_at - survey.now).total_seconds())
+                outlet.due[stream.is_retry] = at + (due_at - survey.now).total_seconds()
         for stream, due in self._told_since:
             self.outlet(stream.place).tell(stream.is_retry, due)
         self._surveyed_at = survey.now
@@ -324,7 +324,9 @@ class Agenda:
             end = claim.ends.get(ask.stream)
             if end is not None:
                 outlet.floors[ask.stream.is_retry] = end
-                outlet.due[ask.stream.is_retry] = at
+                # The next one was scheduled no sooner than the last one taken.
+                late_s = (claim.jobs[0].claimed_at - end.due_at).total_seconds() if claim.jobs else 0.0
+                outlet.due[ask.stream.is_retry] = at - max(0.0, late_s)
             elif ask.stream.place in claim.barred:
                 outlet.counted = True
                 outlet.owned_until = 0.0

@@ -17,7 +17,6 @@ from redrive.core.breaker import (
     BreakerState,
     Closed,
     Open,
-    Probing,
     Ramping,
     Verdict,
     after_time,
@@ -32,8 +31,6 @@ from redrive.engine.agenda import Agenda
 from redrive.engine.outlet import Outlet
 from redrive.observe.watch import Watched
 
-PROBE_LOST_S = 120.0  # nothing was heard of a probe for so long: its worker died
-
 log = Watched(structlog.get_logger("redrive.breakers"))
 
 
@@ -44,13 +41,11 @@ class Breakers:
         agenda: Agenda,
         rules: BreakerRules,
         *,
-        dice: Callable[[], float],
         begin: Callable[[Coroutine[None, None, None]], None],
     ) -> None:
         self._states = states
         self._agenda = agenda
         self._rules = rules
-        self._dice = dice
         self._begin = begin
 
     def note(self, outlet: Outlet, outcome: Outcome, took_s: float, at: float, *, is_retry: bool) -> None:
@@ -67,7 +62,7 @@ class Breakers:
         elif verdict is Verdict.FAILED:
             outlet.failed(at)
         outlet.catch_up(at)
-        following = after_try(outlet.breaker, verdict, outlet.window, at, self._rules, self._dice())
+        following = after_try(outlet.breaker, verdict, outlet.window, at, self._rules)
         if following is not outlet.breaker:
             reason = _reason(outlet, outcome)
             self._begin(self._tell(outlet, self._move(outlet, following, at), following, reason, at))
@@ -89,7 +84,7 @@ class Breakers:
     async def _tell(self, outlet: Outlet, before: BreakerState, following: Breaker, reason: str, at: float) -> None:
         """For all, when it is written. Where another was first, what it did is learned anew."""
         try:
-            changed = await self._write(outlet, before, following, reason, at)
+            changed = await self._write(outlet, before, following, reason)
         except asyncio.CancelledError:
             raise
         except Exception as error:  # noqa: BLE001 - the database may be away: the state it has rules
@@ -100,24 +95,22 @@ class Breakers:
             outlet.counted = True
             self._agenda.arrange(outlet, at)
             return
-        log.warning(
-            "breaker_moved",
-            org_id=str(outlet.place.org_id),
-            endpoint_id=str(outlet.place.id),
-            old_state=before.value,
-            new_state=name_of(following).value,
-            why=reason or None,
-        )
+        facts = {
+            "org_id": str(outlet.place.org_id),
+            "endpoint_id": str(outlet.place.id),
+            "old_state": before.value,
+            "new_state": name_of(following).value,
+        }
+        if BreakerState.CLOSED in (before, name_of(following)):
+            log.warning("breaker_moved", **facts, why=reason or None)
+        else:  # again and again, where four of five fail
+            log.info("breaker_wavered", **facts, why=reason or None)
 
-    async def _write(self, outlet: Outlet, before: BreakerState, following: Breaker, reason: str, at: float) -> bool:
+    async def _write(self, outlet: Outlet, before: BreakerState, following: Breaker, reason: str) -> bool:
         _, org_id, endpoint_id = outlet.place
         match following:
-            case Open(probe_at=probe_at):
-                return await self._states.open_breaker(
-                    org_id, endpoint_id, taken_for=before, wait_s=max(0.0, probe_at - at), reason=reason
-                )
-            case Probing():
-                return await self._states.begin_probe(org_id, endpoint_id, lost_after_s=PROBE_LOST_S)
+            case Open():
+                return await self._states.open_breaker(org_id, endpoint_id, taken_for=before, reason=reason)
             case Ramping():
                 return await self._states.begin_ramp(org_id, endpoint_id)
             case Closed():
@@ -127,7 +120,5 @@ class Breakers:
 
 def _reason(outlet: Outlet, outcome: Outcome) -> str:
     last = outcome.message if isinstance(outcome, Failure) else "a success"
-    if isinstance(outlet.breaker, Probing):
-        return f"The probe ended with: {last}"
     window = outlet.window
     return f"{window.failures} of the last {window.tries} tries failed, the last one with: {last}"

@@ -9,6 +9,7 @@ from uuid import UUID
 
 from redrive.core.breaker import (
     CLOSED,
+    OPEN,
     UNLIMITED,
     Breaker,
     BreakerRules,
@@ -17,7 +18,6 @@ from redrive.core.breaker import (
     Closed,
     Open,
     Pace,
-    Probing,
     Ramping,
     Window,
     name_of,
@@ -38,13 +38,16 @@ SETTLED_S = 3.0  # how long what was learned when an endpoint was owned is relie
 
 
 class Outlet:
-    """`due`: when something may be due, of the first tries and of the retries; None: nothing that is known."""
+    """`due`: when something may be due, of the first tries and of the retries; None: nothing that is known. What is
+    overdue keeps the time for which it was scheduled.
+    """
 
     __slots__ = (
         "_ok",
         "_rules",
         "asked_retries",
         "breaker",
+        "breaker_pace",
         "breaker_since",
         "budget",
         "counted",
@@ -58,7 +61,6 @@ class Outlet:
         "pace",
         "paced_until",
         "place",
-        "ramp",
         "siblings",
         "took_s",
         "turn",
@@ -87,7 +89,7 @@ class Outlet:
         self.pace: Pace | None = None
         self.breaker: Breaker = CLOSED
         self.breaker_since = 0.0
-        self.ramp: Pace | None = None
+        self.breaker_pace: Pace | None = None  # of a trickle or a ramp
         self.budget: Budget | None = None
 
     # -- what is due -----------------------------------------------------------------------------------------------
@@ -113,9 +115,7 @@ class Outlet:
     def held_back_until(self, at: float) -> float | None:
         """Until when a limit of time holds it back; None: none does."""
         until = at
-        if isinstance(self.breaker, Open):
-            until = self.breaker.probe_at
-        for pace in (self.pace, self.ramp):
+        for pace in (self.pace, self.breaker_pace):
             if pace is not None:
                 until = max(until, pace.next_at(at))
         if self.budget is not None and not self._has_first_due(at):
@@ -139,14 +139,12 @@ class Outlet:
 
     def room(self, at: float, free: int) -> int:
         """How many tries may begin now, of `free` in all."""
-        if isinstance(self.breaker, Open):
-            return 0
         room = self.slots(free)
-        if isinstance(self.breaker, Ramping) and self.ramp is not None:
+        if isinstance(self.breaker, Ramping) and self.breaker_pace is not None:
             rate = ramp_rate(self._rules, at - self.breaker.since)
             if rate is not None:
-                self.ramp.set_rate(at, rate)
-        for pace in (self.pace, self.ramp):
+                self.breaker_pace.set_rate(at, rate)
+        for pace in (self.pace, self.breaker_pace):
             if pace is not None:
                 room = min(room, pace.room(at))
         if self.budget is not None and not self._has_first_due(at):
@@ -159,11 +157,11 @@ class Outlet:
         if self.is_our_own:
             return reach
         beside = sum(sibling.in_flight for sibling in self.siblings)
-        if isinstance(self.breaker, Probing):
-            return max(0, 1 - beside)
         fair = max(int(reach * (QUICK_PART if self.took_s < SLOW_S else SLOW_PART)), min(reach, FEW))
         if self.place.queue == RELAY_QUEUE:
             fair = min(fair, AT_A_HUB)
+        if isinstance(self.breaker, Open):
+            fair = min(fair, max(0, self._rules.trickle_in_flight - beside))
         if self.max_in_flight is None:
             return fair
         return min(fair, max(0, self.max_in_flight - beside))
@@ -174,19 +172,21 @@ class Outlet:
 
     def split(self, at: float, room: int) -> tuple[int, int]:
         """Of the room: how many first tries and how many retries."""
-        firsts, retries = (due is not None and due <= at for due in self.due)
+        first_due, retry_due = self.due
         allowed = min(room, self.budget.allows(at)) if self.budget is not None else room
-        if not retries:
-            return (room, 0) if firsts else (0, 0)
-        if not firsts:
+        if retry_due is None or retry_due > at:
+            return (0, 0) if first_due is None or first_due > at else (room, 0)
+        if first_due is None or first_due > at:
             return 0, allowed
+        if isinstance(self.breaker, Open):  # in the order of the schedule
+            return (0, room) if retry_due < first_due else (room, 0)
         self.asked_retries = not self.asked_retries
         half = min(allowed, (room + self.asked_retries) // 2)
         return room - half, half
 
     def began(self, at: float, firsts: int, retries: int) -> None:
         self.in_flight += firsts + retries
-        for pace in (self.pace, self.ramp):
+        for pace in (self.pace, self.breaker_pace):
             if pace is not None:
                 pace.take(at, firsts + retries)
         if self.budget is not None:
@@ -204,11 +204,7 @@ class Outlet:
     def succeeded(self, is_retry: bool) -> None:
         """Told to the window with the next failure, or at the next look."""
         self._ok += 1
-        if self.budget is None:
-            return
-        if not isinstance(self.breaker, Closed):
-            self.budget.note_recovery()
-        elif is_retry:
+        if self.budget is not None and is_retry:
             self.budget.give_back()
 
     def failed(self, at: float) -> None:
@@ -223,7 +219,7 @@ class Outlet:
     def look_after_budget(self, at: float) -> None:
         """An unhealthy endpoint's retries have a budget; a healthy one's have none."""
         self.catch_up(at)
-        unhealthy = not isinstance(self.breaker, Closed) or self.window.is_unhealthy(at, self._rules)
+        unhealthy = isinstance(self.breaker, Closed) and self.window.is_unhealthy(at, self._rules)
         if unhealthy and self.budget is None:
             self.budget = Budget(self._rules, at)
             self.budget.note_first_tries(self.window.tries)
@@ -259,21 +255,30 @@ class Outlet:
     def set_breaker(self, breaker: Breaker, at: float) -> None:
         self.breaker = breaker
         self.breaker_since = at
-        self.ramp = None
-        if isinstance(breaker, Ramping):
-            self.ramp = Pace(ramp_rate(self._rules, at - breaker.since) or UNLIMITED, at)
-        if isinstance(breaker, (Ramping, Closed)):
+        self.breaker_pace = self._pace_of(breaker, at)
+        if isinstance(breaker, Open):
+            self.budget = None
+        else:
             self.window.clear()
             self._ok = 0
         self.counted = self.counted or not isinstance(breaker, Closed)
+
+    def _pace_of(self, breaker: Breaker, at: float) -> Pace | None:
+        """That of its siblings, where theirs has come as far: what is limited is the endpoint."""
+        if isinstance(breaker, Closed):
+            return None
+        for sibling in self.siblings:
+            if type(sibling.breaker) is type(breaker) and sibling.breaker_pace is not None:
+                return sibling.breaker_pace
+        if isinstance(breaker, Open):
+            return Pace(self._rules.trickle_per_s, at)
+        return Pace(ramp_rate(self._rules, at - breaker.since) or UNLIMITED, at)
 
 
 def _breaker_of(owned: Owned, at: float) -> Breaker:
     match owned.breaker:
         case "open":
-            return Open(owned.opens, owned.moment(owned.probe_at, at))
-        case "probing":
-            return Probing(owned.opens)
+            return OPEN
         case "ramping":
-            return Ramping(owned.opens, owned.moment(owned.breaker_since, at))
+            return Ramping(owned.moment(owned.breaker_since, at))
     return CLOSED

@@ -88,7 +88,7 @@ class Worker:
         self._meter = meter
         self._reaches_store = False
         self._agenda = Agenda(rules, can_reach=self._can_reach)
-        self._breakers = Breakers(states, self._agenda, rules, dice=dice, begin=self._follow_up) if states else None
+        self._breakers = Breakers(states, self._agenda, rules, begin=self._follow_up) if states else None
         self._lookout = Lookout(store, self._agenda, self.queues, worker_id, self._breakers)
         self._wanted = asyncio.Event()  # something may be due: look
         self._freed = asyncio.Event()  # a slot came free

@@ -26,14 +26,8 @@ class BreakerStates:
         self._db = db
         self._clock = clock
 
-    async def open_breaker(
-        self, org_id: UUID, endpoint_id: UUID, *, taken_for: BreakerState, wait_s: float, reason: str
-    ) -> bool:
-        why = reason[:MAX_REASON_CHARS]
-        return await self._changed("open_breaker", org_id, endpoint_id, taken_for, wait_s, why)
-
-    async def begin_probe(self, org_id: UUID, endpoint_id: UUID, *, lost_after_s: float) -> bool:
-        return await self._changed("begin_probe", org_id, endpoint_id, lost_after_s)
+    async def open_breaker(self, org_id: UUID, endpoint_id: UUID, *, taken_for: BreakerState, reason: str) -> bool:
+        return await self._changed("open_breaker", org_id, endpoint_id, taken_for, reason[:MAX_REASON_CHARS])
 
     async def begin_ramp(self, org_id: UUID, endpoint_id: UUID) -> bool:
         return await self._changed("begin_ramp", org_id, endpoint_id)
@@ -58,14 +52,12 @@ class EndpointState:
     breaker: BreakerState
     breaker_since: datetime | None
     breaker_reason: str | None
-    probe_at: datetime | None
-    opens: int
     is_halted: bool  # a lane of it
 
     @property
     def holds(self) -> bool:
-        """Whether its breaker keeps tasks from being tried."""
-        return self.breaker in (BreakerState.OPEN, BreakerState.PROBING)
+        """Whether its breaker lets only a trickle of tasks through."""
+        return self.breaker is BreakerState.OPEN
 
 
 async def get_state(session: Session, endpoint_id: UUID) -> EndpointState | None:

@@ -132,8 +132,6 @@ class Tasks:
                 row["paced_until"],
                 row["breaker"],
                 row["breaker_since"],
-                row["probe_at"],
-                row["opens"],
                 row["is_new"],
                 row["now"],
             )

@@ -10,22 +10,18 @@ _BREAKER = {
     "state": "open",
     "since": AT,
     "reason": "16 of the last 20 tries failed, the last one with: HTTP 503 Service Unavailable",
-    "probe_at": "2026-11-15T17:57:36.931764Z",
-    "opens": 1,
 }
 _POINT = {"at": "2026-11-15T17:55:00Z", "succeeded": 4, "failed": 16, "average_ms": 83.4, "slowest_ms": 412}
 
 
 class BreakerShown(Answer):
-    """`opens`: how often it opened without closing between. `probe_at`: when an open one lets a task through."""
+    """`open`: a trickle of its tasks is tried, on schedule. `ramping`: more and more of them are."""
 
     model_config = example(_BREAKER)
 
-    state: Literal["closed", "open", "probing", "ramping"]
+    state: Literal["closed", "open", "ramping"]
     since: datetime | None
     reason: str | None
-    probe_at: datetime | None
-    opens: int
 
 
 class HistoryShown(Answer):

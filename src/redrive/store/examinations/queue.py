@@ -168,7 +168,8 @@ async def look_at_endpoints(looking: Looking) -> Seen:
         warning(
             f"The breaker of {row['name']!r} ({row['org']!r}) is {row['state']}, and is not closed since"
             f" {span(row['since_s'])}" + (f": {row['reason']}" if row["reason"] else "."),
-            "The endpoint fails: its tasks wait until a probe succeeds. After days of that it is disabled.",
+            "The endpoint fails: its tasks are tried on schedule, but only a few per second. After days of that it is"
+            " disabled.",
             f"See what it answers: redrive endpoints show {quote(row['name'])}"
             + (f" --org {quote(row['org'])}" if row["org"] != "default" else ""),
         )

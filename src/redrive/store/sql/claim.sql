@@ -8,11 +8,10 @@
 -- of them again; it goes back to the start at short intervals, for rows that were committed late.
 WITH clock AS MATERIALIZED (
   SELECT coalesce($1::timestamptz, clock_timestamp()) AS now),
--- Barred: only the worker that owns an endpoint may try its tasks while something is to be counted, and nobody may while its
--- breaker is open. What is shut is held whoever finds it.
+-- Barred: only the worker that owns an endpoint may try its tasks while something is to be counted. What is shut is held whoever finds it.
 asked AS MATERIALIZED (
   SELECT s.*, s.shut OR s.org_paused OR s.all_paused AS hold,
-         NOT (s.shut OR s.org_paused OR s.all_paused) AND (s.breaker = 'open' OR s.counted AND NOT s.owned) AS barred
+         NOT (s.shut OR s.org_paused OR s.all_paused) AND s.counted AND NOT s.owned AS barred
     FROM (
       SELECT a.*, clock.now, e.timeout_s AS endpoint_timeout_s, e.max_block_s, e.rate_per_s,
              -- When a person last ended a pause: a task that had grown too old by then gets one try all the same.
@@ -22,7 +21,7 @@ asked AS MATERIALIZED (
              o.paused_at IS NOT NULL AND NOT starts_with(a.queue, 'notice.') AS org_paused,
              (SELECT i.paused_at IS NOT NULL FROM redrive.installation i WHERE i.singleton) AND NOT starts_with(a.queue, 'notice.') AS all_paused,
              coalesce(e.max_in_flight IS NOT NULL OR e.rate_per_s IS NOT NULL OR b.breaker <> 'closed', false) AS counted,
-             coalesce(b.breaker, 'closed') AS breaker, coalesce(b.worker_id = $10::uuid AND b.owned_until > clock.now, false) AS owned
+             coalesce(b.worker_id = $10::uuid AND b.owned_until > clock.now, false) AS owned
         FROM clock, unnest($2::text[], $3::uuid[], $4::uuid[], $5::boolean[], $6::int[], $7::timestamptz[], $8::uuid[])
                WITH ORDINALITY AS a(queue, org_id, place, is_retry, most, floor_due, floor_id, number)
         LEFT JOIN redrive.endpoint e ON e.org_id = a.org_id AND e.id = a.place

@@ -2,7 +2,7 @@
 -- $1 now (NULL: the database's clock), $2 org, $3 endpoint.
 WITH closed AS (
   UPDATE redrive.endpoint_state s SET breaker = 'closed', breaker_since = coalesce($1::timestamptz, clock_timestamp()),
-         breaker_reason = NULL, opens = 0
+         breaker_reason = NULL
    WHERE s.org_id = $2 AND s.endpoint_id = $3 AND s.breaker = 'ramping'
   RETURNING s.org_id, s.endpoint_id, s.breaker_since),
 audited AS (

@@ -1,13 +1,13 @@
 -- doctor_breakers: endpoints whose breaker is not closed, the longest first. $1 now (NULL: the database's clock).
--- `breaker_since` is set anew by every probe, `failing_since` is gone after one that came through: since when it is not closed, the audit says.
+-- `breaker_since` is set anew by every ramp, `failing_since` is gone after one that came through: since when it is not closed, the audit says.
 -- Where that is forgotten, or far behind, it is for as long as is known.
 WITH troubled AS MATERIALIZED (
-  SELECT o.name AS org, e.name, s.org_id, s.endpoint_id, s.breaker, s.breaker_reason, s.opens, least(s.failing_since, s.breaker_since) AS since
+  SELECT o.name AS org, e.name, s.org_id, s.endpoint_id, s.breaker, s.breaker_reason, least(s.failing_since, s.breaker_since) AS since
     FROM redrive.endpoint_state s
     JOIN redrive.endpoint e ON e.org_id = s.org_id AND e.id = s.endpoint_id AND e.deleted_at IS NULL AND e.disabled_at IS NULL
     JOIN redrive.org o ON o.org_id = s.org_id
    WHERE s.breaker <> 'closed' ORDER BY since LIMIT 50)
-SELECT t.org, t.name, t.breaker AS state, t.breaker_reason AS reason, t.opens,
+SELECT t.org, t.name, t.breaker AS state, t.breaker_reason AS reason,
        extract(epoch FROM coalesce($1::timestamptz, clock_timestamp()) - coalesce(opened.at, t.since))::float8 AS since_s
   FROM troubled t
   LEFT JOIN LATERAL (

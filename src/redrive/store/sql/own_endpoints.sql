@@ -11,8 +11,8 @@ owned AS (
          owned_until = CASE WHEN s.worker_id = excluded.worker_id THEN greatest(s.owned_until, excluded.owned_until)
                             ELSE excluded.owned_until END
    WHERE s.worker_id IS NULL OR s.worker_id = excluded.worker_id OR s.owned_until <= (SELECT now FROM clock)
-  RETURNING s.org_id, s.endpoint_id, s.owned_until, s.paced_until, s.breaker, s.breaker_since, s.probe_at, s.opens)
-SELECT o.org_id, o.endpoint_id, o.owned_until, o.paced_until, o.breaker, o.breaker_since, o.probe_at, o.opens, e.max_in_flight, e.rate_per_s,
+  RETURNING s.org_id, s.endpoint_id, s.owned_until, s.paced_until, s.breaker, s.breaker_since)
+SELECT o.org_id, o.endpoint_id, o.owned_until, o.paced_until, o.breaker, o.breaker_since, e.max_in_flight, e.rate_per_s,
        b.worker_id IS DISTINCT FROM $4::uuid AS is_new, clock.now
   FROM clock, owned o JOIN redrive.endpoint e ON e.org_id = o.org_id AND e.id = o.endpoint_id
   -- as it was before this statement
