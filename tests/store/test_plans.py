@@ -131,12 +131,12 @@ def _failed(facts: Facts) -> Arguments:
     tasks = [new_id() for _ in range(n)]
     columns = (["die"] * n, [1] * n, none, ["exhausted"] * n, ["timeout"] * n, ["f"] * n, ["e"] * n, none, [0.1] * n)
     rest = (none, none, none, none, none, [False] * n, [False] * n)
-    return facts.now, [facts.engine.org_id] * n, tasks, [1] * n, *columns, *rest, new_id()
+    return facts.now, [facts.engine.org_id] * n, tasks, [1] * n, *columns, *rest, none, new_id()
 
 
 def _expired(facts: Facts) -> Arguments:
     n = 50
-    return facts.now, facts.engine.org_id, [new_id() for _ in range(n)], [facts.now] * n, ["f"] * n, ["e"] * n
+    return facts.now, facts.engine.org_id, [new_id() for _ in range(n)], [facts.now] * n, *(["x"] * n for _ in range(3))
 
 
 def _late(facts: Facts) -> Arguments:
@@ -228,6 +228,7 @@ ENGINE = [
     Case("redrive_many", _redriven, "task_pkey"),
     Case("expire_pick", lambda facts: (*_swept(facts), START, UUID(int=0), 500), "task_open", sorts=False),
     Case("expire_many", _expired, "task_pkey"),
+    Case("last_errors", lambda facts: ([facts.engine.org_id] * 50, [new_id() for _ in range(50)]), "attempt_pkey"),
     Case("look_for_notices", lambda facts: (facts.now, 60.0), "notice_untold"),
     Case("take_notices", lambda facts: (100,), "notice_untold", sorts=False),
     Case("mark_told", lambda facts: (facts.now, [facts.engine.org_id], [new_id()]), "notice_pkey"),

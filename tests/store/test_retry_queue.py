@@ -5,6 +5,7 @@ from typing import Any
 from uuid import UUID
 
 import pytest
+from structlog.testing import capture_logs
 
 from redrive.core.decide import AwaitPerson
 from redrive.core.outcome import Category, Failure
@@ -259,3 +260,16 @@ async def test_one_that_waits_behind_others_of_its_lane_cannot_be_hurried(engine
     async with engine.app.tenant(engine.org_id) as session:
         assert await ahead_of(session, dead.id) == Ahead(head.id, None)
     assert await engine.retry_now(head.id) is None
+
+
+async def test_the_log_and_the_dead_letter_of_what_was_skipped_name_one_time(live: Engine) -> None:
+    await live.endpoint()
+    await live.accept()
+    job = await live.claim_one()
+    await live.fail(job)
+    with capture_logs() as logged:
+        assert await live.skip(job.id) is None
+    (line,) = [line for line in logged if line["event"] == "event_failed"]
+    letter = await live.letter(job.id)
+    assert letter is not None
+    assert line["failed_at"] == letter["failed_at"].isoformat()

@@ -305,7 +305,9 @@ async def test_what_a_program_calls_a_system_keeps_no_task_from_dying_however_lo
     assert await engine.skip(skipped.id) is None
     many, expired = (job.id for job in rest)
     await engine.db.fetch("skip_many", clock.now(), engine.org_id, [many], ["timeout"], ["f"], ["e"])
-    await engine.db.fetch("expire_many", clock.now(), engine.org_id, [expired], [clock.now()], ["f"], ["e"])
+    await engine.db.fetch(
+        "expire_many", clock.now(), engine.org_id, [expired], [clock.now()], ["f"], ["e"], ["timeout"]
+    )
     for task_id in (dies.id, skipped.id, many, expired):
         letter = await engine.letter(task_id)
         assert letter is not None

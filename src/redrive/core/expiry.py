@@ -6,11 +6,9 @@ Called by store.expiry, where the janitor lets it die; a worker that meets such 
 _UNITS = ((86_400.0, "day"), (3_600.0, "hour"), (60.0, "minute"), (1.0, "second"))
 
 
-def why_expired(max_age_s: float, tries: int) -> str:
-    allowed = f"It was not delivered within the {span(max_age_s)} that its policy allows"
-    if tries == 0:
-        return f"{allowed}: nobody took it up in that time."
-    return f"{allowed}: {'the one try' if tries == 1 else f'all {tries} tries'} failed."
+def why_expired(max_age_s: float) -> str:
+    """The error of a task that died of its age without any try."""
+    return f"It was not delivered within the {span(max_age_s)} that its policy allows: no try was made in that time."
 
 
 def span(seconds: float) -> str:

@@ -104,13 +104,14 @@ class Settlement(NamedTuple):
 class Settled(NamedTuple):
     """The store's answer to a settlement: whether the lease still held, when the next try is due, when it was written.
 
-    The last two are known of failures only.
+    The last three are known of failures only. `last_error`: of a task that died without another try.
     """
 
     settlement: Settlement
     held_lease: bool
     next_due_at: datetime | None
     settled_at: datetime | None = None
+    last_error: str | None = None
 
 
 class Floor(NamedTuple):

@@ -54,7 +54,7 @@ def tell(result: Settled, max_retries: int | None) -> None:
     if outcome is not None:
         facts |= {"error": outcome.message, "error_type": outcome.category.value}
     if isinstance(decision, Die):
-        last_error = outcome.message if outcome is not None else None
+        last_error = outcome.message if outcome is not None else result.last_error
         log.error(
             "event_failed",
             **facts,

@@ -15,6 +15,7 @@ from redrive.core.ports import Floor
 from redrive.core.sweep import ExpiredTask, Expiries, SweptOrg
 from redrive.store.clock import Clock
 from redrive.store.db import Database, Record, past_deadlocks
+from redrive.store.last_errors import LOST, LastError, last_errors
 
 BATCH_TASKS = 500  # looked at; as many die at most, but for the other tasks of the last one's event
 
@@ -48,16 +49,20 @@ class Expiry:
             old = [row for row in seen if row["expired"]]
             died: list[Record] = []
             if old and not self._dry_run:
-                died = await session.fetch(
-                    "expire_many", self._clock.now(), org.org_id, *zip(*map(_death, old), strict=True)
-                )
+                errors = await last_errors(session, [org.org_id] * len(old), [row["id"] for row in old])
+                deaths = [_death(row, errors.get(row["id"])) for row in old]
+                died = await session.fetch("expire_many", self._clock.now(), org.org_id, *zip(*deaths, strict=True))
         end = Floor(seen[-1]["received_at"], seen[-1]["event_id"]) if len(seen) >= BATCH_TASKS else None
         return Expiries(len(old) if self._dry_run else len(died), [_expired(row) for row in died], end)
 
 
-def _death(row: Record) -> tuple[UUID, datetime, str, str]:
-    message = why_expired(row["max_age_s"], row["tries"])
-    return row["id"], row["begun_at"], fingerprint(row["kind"], row["place"], Category.TIMEOUT, message), message
+def _death(row: Record, last: LastError | None) -> tuple[UUID, datetime, str, str, str]:
+    """Its dead letter shows how its last try failed; without any, that there was none."""
+    if row["lost"]:
+        last = LOST
+    category, message = last or LastError(Category.TIMEOUT, why_expired(row["max_age_s"]))
+    cause = fingerprint(row["kind"], row["place"], category, message)
+    return row["id"], row["begun_at"], cause, message, category.value
 
 
 def _expired(row: Record) -> ExpiredTask:

@@ -6,6 +6,7 @@ mark), and so are the entries in the audit. Called by operation_steps, with the 
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from uuid import UUID
 
 import msgspec
@@ -16,7 +17,7 @@ from redrive.core.lifecycle import MARKS, DeadLetterState, EventStatus
 from redrive.core.policy import PolicyError, retry_delay
 from redrive.store import transitions
 from redrive.store.audit import Act
-from redrive.store.clock import Clock, time_of
+from redrive.store.clock import Clock
 from redrive.store.db import Record, Session
 from redrive.store.dead_letters import Order, refusal_to_mark
 from redrive.store.edits import EditError, replay_patched
@@ -166,7 +167,7 @@ class Acts:
             return
         action, ids = self._operation["action"], [item["task_id"] for item in items]
         if action == "skip":
-            done = await self._skip(items)
+            done, failed_at = await self._skip(items)
         elif action == "retry":
             done = await self._do("expedite_many", self._clock.now(), self._org_id, ids)
         else:
@@ -179,10 +180,9 @@ class Acts:
                 transitions.Moved(item["event_id"], item["task_id"], retries_granted(item, item["attempts"]))
                 for item in items
             ]
-            now = await time_of(self._session, self._clock)
             errors = [_last_error(item) for item in items]
             how = (self._session, act, moved, errors)
-            transitions.tell_given_up(*how, reason=Reason.SKIPPED, failed_at=now, org_id=org_id)
+            transitions.tell_given_up(*how, reason=Reason.SKIPPED, failed_at=failed_at, org_id=org_id)
         elif action != "retry":  # what only hurries a task moves nothing
             letters = [(item["event_id"], item["task_id"], item["letter_state"]) for item in items]
             transitions.tell_letters(self._session, act, letters, MARKS[action], org_id=org_id)
@@ -235,7 +235,8 @@ class Acts:
             delays_s.append(delay.total_seconds() if delay else 0.0)
         return kept, delays_s
 
-    async def _skip(self, items: Sequence[Record]) -> int:
+    async def _skip(self, items: Sequence[Record]) -> tuple[int, datetime]:
+        """How many died, and when."""
         messages = [_last_error(item) for item in items]
         categories = [item["category"] or "unknown" for item in items]
         marks = [
@@ -243,7 +244,10 @@ class Acts:
             for item, category, message in zip(items, categories, messages, strict=True)
         ]
         ids = [item["task_id"] for item in items]
-        return await self._do("skip_many", self._clock.now(), self._org_id, ids, categories, marks, messages)
+        given = (self._clock.now(), self._org_id, ids, categories, marks, messages)
+        row = await self._session.fetchrow("skip_many", *given)
+        assert row is not None
+        return row["n"], row["now"]
 
     async def _audit(self, kind: str, items: Sequence[Record]) -> None:
         operation = self._operation

@@ -13,7 +13,7 @@ from redrive.core.outcome import Failure
 from redrive.core.ports import NO_EXCHANGE, Job, Settled, Settlement
 from redrive.store import audit, transitions
 from redrive.store.audit import Act
-from redrive.store.clock import Clock, time_of
+from redrive.store.clock import Clock
 from redrive.store.db import Database, Session
 from redrive.store.events import NewEvent, accept
 from redrive.store.orgs import new_id
@@ -66,11 +66,12 @@ async def mark_failed(session: Session, task_id: UUID, failure: Failure, act: Ac
     match entry["state"]:
         case "waiting":
             job = await _lease(session, session.org_id, task_id, clock)
-            await _settle(Tasks(session, clock), job, failure, Die(Reason.EXHAUSTED, failure.category))
+            settled = await _settle(Tasks(session, clock), job, failure, Die(Reason.EXHAUSTED, failure.category))
             await audit.record(session, act, "task.fail", "task", task_id)
             moved = transitions.Moved(job.event_id, task_id, retries_granted(entry, job.attempts + 1))
-            now = await time_of(session, clock)
-            transitions.tell_given_up(session, act, [moved], [failure.message], reason=Reason.EXHAUSTED, failed_at=now)
+            assert settled.settled_at is not None, "a failure was settled"
+            how = (session, act, [moved], [failure.message])
+            transitions.tell_given_up(*how, reason=Reason.EXHAUSTED, failed_at=settled.settled_at)
             return None
         case "leased":
             return Refusal.IN_PROGRESS

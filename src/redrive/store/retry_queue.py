@@ -16,7 +16,7 @@ from redrive.core.lifecycle import retry_count
 from redrive.core.policy import Policy, PolicyKind, retry_delay
 from redrive.store import audit, transitions
 from redrive.store.audit import Act
-from redrive.store.clock import Clock, time_of
+from redrive.store.clock import Clock
 from redrive.store.counters import count_of
 from redrive.store.db import Record, Session, like_literal, like_pattern
 from redrive.store.paging import LOOK_FACTOR, MAX_COUNTED, MAX_LOOKED, Page, page_of_looks
@@ -163,11 +163,12 @@ async def skip(session: Session, task_id: UUID, act: Act, clock: Clock) -> Refus
             category = full["category"] or "unknown"
             place = str(full["endpoint_id"] or full["queue"])
             mark = fingerprint(full["kind"], place, category, message)
-            await session.execute("skip_task", session.org_id, task_id, clock.now(), category, mark, message)
+            died = await session.fetchrow("skip_task", session.org_id, task_id, clock.now(), category, mark, message)
+            assert died is not None, "it was locked in this transaction"
             await audit.record(session, act, "task.skip", "task", task_id)
             moved = transitions.Moved(entry["event_id"], task_id, retries_granted(entry, entry["attempts"]))
-            now = await time_of(session, clock)
-            transitions.tell_given_up(session, act, [moved], [message], reason=Reason.SKIPPED, failed_at=now)
+            how = (session, act, [moved], [message])
+            transitions.tell_given_up(*how, reason=Reason.SKIPPED, failed_at=died["failed_at"])
             return None
         case "leased":
             return Refusal.IN_PROGRESS

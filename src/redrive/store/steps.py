@@ -24,6 +24,7 @@ from redrive.store.clock import Clock, time_of
 from redrive.store.db import Record, Session
 from redrive.store.edits import engine_edit
 from redrive.store.events import MAX_PAYLOAD_BYTES
+from redrive.store.last_errors import LastError, last_errors
 from redrive.store.transitions import tell_of, tell_run
 from redrive.store.workflows import Version, Versions
 
@@ -245,9 +246,9 @@ def _tell_death(session: Session, job: Job) -> None:
 
 async def skip_step(session: Session, task: Record, clock: Clock) -> None:
     """End a waiting or held step of a run that was cancelled. Its letter is closed, and the run has failed."""
-    message = "The run was cancelled."
+    errors = await last_errors(session, [session.org_id], [task["id"]])
+    category, message = errors.get(task["id"], LastError(Category.UNKNOWN, "The run was cancelled."))
     place = str(task["endpoint_id"] or task["queue"])
-    category = Category.UNKNOWN
     cause = fingerprint(task["kind"], place, category, message)
     await session.execute("skip_task", session.org_id, task["id"], clock.now(), category.value, cause, message)
 

@@ -5,7 +5,7 @@ Called by engine.worker through core.ports.TaskStore. Every write is fenced: a l
 
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import assert_never
 from uuid import UUID
@@ -38,6 +38,7 @@ from redrive.core.redact import redact_url
 from redrive.observe import lines
 from redrive.store.clock import Clock
 from redrive.store.db import Database, Record, Session, array_or_null, past_deadlocks
+from redrive.store.last_errors import LastError, last_errors
 from redrive.store.steps import Steps
 from redrive.store.wake_floor import START, WakeFloor
 
@@ -221,8 +222,11 @@ class Tasks:
         return await self._keep_late(succeeded)
 
     async def _close_failed(self, failed: Sequence[Settlement], worker_id: UUID | None) -> list[Settled]:
-        rows = await self._db.fetch("settle_failed", self._clock.now(), *_failure_columns(failed), worker_id)
-        closed = {(row["id"], row["fence"]): (row["due_at"], row["now"]) for row in rows}
+        untried = [s.job for s in failed if s.outcome is None and isinstance(s.decision, Die) and s.job.attempts]
+        errors = await last_errors(self._db, [job.org_id for job in untried], [job.id for job in untried])
+        columns = [array_or_null(column) for column in zip(*(_failure_row(s, errors) for s in failed), strict=True)]
+        rows = await self._db.fetch("settle_failed", self._clock.now(), *columns, worker_id)
+        closed = {(row["id"], row["fence"]): (row["due_at"], row["now"], _message(errors, row["id"])) for row in rows}
         late = [s for s in failed if (s.job.id, s.job.fence) not in closed]
         return [
             *(Settled(s, True, *closed[s.job.id, s.job.fence]) for s in failed if (s.job.id, s.job.fence) in closed),
@@ -278,6 +282,10 @@ class Tasks:
         return count
 
 
+def _message(errors: Mapping[UUID, LastError], task_id: UUID) -> str | None:
+    return errors[task_id].message if task_id in errors else None
+
+
 def _stream(row: Record) -> Stream:
     return Stream(Place(row["queue"], row["org_id"], row["place"]), row["is_retry"])
 
@@ -299,14 +307,13 @@ def _success_columns(settlements: Sequence[Settlement]) -> list[Sequence[object]
     ]
 
 
-def _failure_columns(settlements: Sequence[Settlement]) -> list[Sequence[object] | None]:
-    return [array_or_null(column) for column in zip(*(_failure_row(s) for s in settlements), strict=True)]
-
-
-def _failure_row(s: Settlement) -> tuple[object, ...]:
+def _failure_row(s: Settlement, errors: Mapping[UUID, LastError]) -> tuple[object, ...]:
     job, exchange, failure = s.job, s.exchange, s.outcome
     assert not isinstance(failure, Success)
     verdict, delay_s, reason, category, message = _verdict(s.decision, failure)
+    why = None
+    if job.id in errors:
+        why, (category, message) = message, errors[job.id]
     # A message that came from a broker failed in the queue that it is named after.
     place = str(job.endpoint_id or (job.event_type if job.queue == RETURN_QUEUE else job.queue))
     return (
@@ -329,6 +336,7 @@ def _failure_row(s: Settlement) -> tuple[object, ...]:
         exchange.response_body,
         exchange.truncated,
         failure.possible_duplicate if failure else isinstance(s.decision, Released) and s.decision.possible_duplicate,
+        why,
     )
 
 

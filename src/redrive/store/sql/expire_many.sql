@@ -1,10 +1,10 @@
 -- expire_many: tasks that are too old die, as they would where a worker met them. What a worker has in hand, or a person has redriven
 -- since it was picked, is left alone; of a lease that ran out, the lost try is recorded, as in a claim. $1 now (NULL: the database's clock: a pass takes long, and a death is as old as it is),
--- $2 org, $3 tasks, $4 when their generations began, $5 fingerprints, $6 errors.
+-- $2 org, $3 tasks, $4 when their generations began, $5 fingerprints, $6 errors, $7 their categories.
 WITH clock AS MATERIALIZED (SELECT coalesce($1::timestamptz, clock_timestamp()) AS now),
 chosen AS MATERIALIZED (
-  SELECT t.org_id, t.id, t.state = 'leased' AS lost, t.worker_id AS lost_by, t.leased_at AS lost_since, g.fingerprint, g.message
-    FROM clock, unnest($3::uuid[], $4::timestamptz[], $5::text[], $6::text[]) AS g(id, begun_at, fingerprint, message)
+  SELECT t.org_id, t.id, t.state = 'leased' AS lost, t.worker_id AS lost_by, t.leased_at AS lost_since, g.fingerprint, g.message, g.category
+    FROM clock, unnest($3::uuid[], $4::timestamptz[], $5::text[], $6::text[], $7::text[]) AS g(id, begun_at, fingerprint, message, category)
     JOIN redrive.task t ON t.org_id = $2 AND t.id = g.id
    WHERE t.open AND (t.lease_ends_at IS NULL OR t.lease_ends_at <= clock.now) AND t.begun_at = g.begun_at
      FOR UPDATE OF t SKIP LOCKED),
@@ -15,7 +15,7 @@ died AS (
          last_failed_at = CASE WHEN c.lost THEN clock.now ELSE t.last_failed_at END
     FROM clock, chosen c
    WHERE t.org_id = c.org_id AND t.id = c.id
-  RETURNING t.*, c.lost, c.lost_by, c.lost_since, c.fingerprint, c.message),
+  RETURNING t.*, c.lost, c.lost_by, c.lost_since, c.fingerprint, c.message, c.category),
 lost AS (
   INSERT INTO redrive.attempt (org_id, task_id, fence, generation, number, result, worker_id, started_at, ended_at,
                                category, possible_duplicate, error_message)
@@ -28,7 +28,7 @@ letter AS (
                                         failed_at, generation, created_at, updated_at, closed_at, closed_by,
                                         closed_because)
   SELECT org_id, id, CASE WHEN is_test THEN 'ignored' ELSE 'open' END, kind, event_id, endpoint_id, event_type,
-         left(external_system, 256), reason, 'timeout', fingerprint, message, redrive.config_of(org_id, endpoint_id),
+         left(external_system, 256), reason, category, fingerprint, message, redrive.config_of(org_id, endpoint_id),
          first_failed_at, updated_at, generation, updated_at, updated_at,
          CASE WHEN is_test THEN updated_at END, CASE WHEN is_test THEN 'engine' END, CASE WHEN is_test THEN 'it was a test' END
     FROM died

@@ -4,7 +4,7 @@
 -- for which it may wait as long as its policy allows once more. Nothing is locked yet.
 -- $1 org, $2 now, $3 received until, $4 and $5 after (an event's tasks come together), $6 limit.
 WITH seen AS MATERIALIZED (
-  SELECT t.id, t.event_id, t.received_at, t.begun_at, t.state, t.kind, t.queue, t.endpoint_id, t.policy_id, t.attempts, t.generation, t.lane,
+  SELECT t.id, t.event_id, t.received_at, t.begun_at, t.state, t.kind, t.queue, t.endpoint_id, t.policy_id, t.lane,
          t.last_failed_at, t.state = 'leased' AS lost
     FROM redrive.task t
    WHERE t.org_id = $1 AND t.open AND t.received_at <= $3 AND (t.received_at, t.event_id) > ($4::timestamptz, $5::uuid)
@@ -14,7 +14,7 @@ shut AS MATERIALIZED (
   SELECT o.paused_at IS NOT NULL OR i.paused_at IS NOT NULL AS whole, greatest(o.resumed_at, i.resumed_at) AS resumed_at
     FROM redrive.org o, redrive.installation i WHERE o.org_id = $1 AND i.singleton)
 SELECT s.id, s.event_id, s.received_at, s.begun_at, s.kind, coalesce(s.endpoint_id::text, s.queue) AS place,
-       s.attempts - CASE WHEN s.generation > 0 THEN 1 ELSE 0 END + s.lost::int AS tries, m.max_age_s,
+       s.lost, m.max_age_s,
        coalesce(NOT shut.whole AND l.halted_at IS NULL AND (e.paused_at IS NULL OR e.deleted_at IS NOT NULL)
                 AND s.begun_at + m.max_age <= $2::timestamptz
                 AND (s.begun_at + m.max_age <= r.resumed_at AND coalesce(s.last_failed_at < r.resumed_at, true)

@@ -1,7 +1,7 @@
 -- settle_failed: close leases whose try failed, was given back, or may not be made. Where the fence moved on, nothing
 -- changes and no row comes back. $1 now, then one array each; `verdict` is retry | await | die | release.
 -- Programs that hand in by SQL may call a system by what no index takes: a dead letter has the beginning.
--- The last one is the worker. released: no try was made, so nothing is counted. await: only a person retries (due at infinity).
+-- `why`: why no try was made, of a task whose letter shows the error of its last try. The last one is the worker. released: no try was made, so nothing is counted. await: only a person retries (due at infinity).
 WITH clock AS MATERIALIZED (
   SELECT coalesce($1::timestamptz, clock_timestamp()) AS now),
 closed AS (
@@ -20,19 +20,19 @@ closed AS (
          updated_at = clock.now
     FROM clock, unnest($2::uuid[], $3::uuid[], $4::int[], $5::text[], $6::int[], $7::float8[], $8::text[], $9::text[],
                        $10::text[], $11::text[], $12::text[], $13::float8[], $14::int[], $15::text[], $16::text[],
-                       $17::text[], $18::bytea[], $19::bool[], $20::bool[])
+                       $17::text[], $18::bytea[], $19::bool[], $20::bool[], $21::text[])
       AS r(org_id, id, fence, verdict, tried, delay_s, reason, category, fingerprint, error_message, error_stack, took_s,
-           status_code, url, request_headers, response_headers, response_body, truncated, possible_duplicate)
+           status_code, url, request_headers, response_headers, response_body, truncated, possible_duplicate, why)
    WHERE t.org_id = r.org_id AND t.id = r.id AND t.fence = r.fence AND t.worker_id IS NOT NULL
   RETURNING t.*, clock.now, r.verdict, r.tried, r.category, r.fingerprint, r.error_message, r.error_stack, r.took_s,
             r.status_code, r.url, r.request_headers, r.response_headers, r.response_body, r.truncated,
-            r.possible_duplicate),
+            r.possible_duplicate, r.why),
 tried AS (
   INSERT INTO redrive.attempt (org_id, task_id, fence, generation, number, result, worker_id, started_at, ended_at,
                                status_code, category, possible_duplicate, truncated, error_message, error_stack, url,
                                request_headers, response_headers, response_body)
-  SELECT org_id, id, fence, generation, attempts, CASE tried WHEN 1 THEN 'failed' ELSE 'released' END, $21::uuid,
-         now - make_interval(secs => took_s), now, status_code, category, possible_duplicate, truncated, error_message,
+  SELECT org_id, id, fence, generation, attempts, CASE tried WHEN 1 THEN 'failed' ELSE 'released' END, $22::uuid,
+         now - make_interval(secs => took_s), now, status_code, category, possible_duplicate, truncated, coalesce(why, error_message),
          error_stack, url, request_headers, response_headers, response_body
     FROM closed),
 -- A 4xx under a policy that takes them quietly needs nobody: its letter is closed from the start, as that of a failed test is.

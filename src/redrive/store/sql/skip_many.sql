@@ -1,11 +1,12 @@
 -- skip_many: as skip_task, for tasks that are locked. $1 now, $2 org, $3 tasks, $4 categories, $5 fingerprints, $6 errors.
-WITH chosen AS MATERIALIZED (
+WITH clock AS MATERIALIZED (SELECT coalesce($1::timestamptz, clock_timestamp()) AS now),
+chosen AS MATERIALIZED (
   SELECT $2::uuid AS org_id, g.* FROM unnest($3::uuid[], $4::text[], $5::text[], $6::text[])
     AS g(id, category, fingerprint, message)),
 died AS (
   UPDATE redrive.task t SET state = 'dead', reason = 'skipped', due_at = 'infinity', expedited = false,
-         updated_at = coalesce($1::timestamptz, clock_timestamp())
-    FROM chosen c
+         updated_at = clock.now
+    FROM clock, chosen c
    WHERE t.org_id = c.org_id AND t.id = c.id
   RETURNING t.*, c.category, c.fingerprint, c.message),
 letter AS (
@@ -21,4 +22,4 @@ letter AS (
          generation = excluded.generation, created_at = excluded.created_at, updated_at = excluded.updated_at,
          replay_outcome = 'failed'
   RETURNING 1)
-SELECT count(*) AS n FROM letter;
+SELECT count(*) AS n, (SELECT now FROM clock) AS now FROM letter;

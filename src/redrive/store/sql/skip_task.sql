@@ -13,4 +13,5 @@ SELECT org_id, id, 'open', kind, event_id, endpoint_id, event_type, left(externa
 ON CONFLICT (org_id, task_id) DO UPDATE SET
        state = 'open', reason = 'skipped', category = excluded.category, fingerprint = excluded.fingerprint,
        error_message = excluded.error_message, config = excluded.config, failed_at = excluded.failed_at, generation = excluded.generation,
-       created_at = excluded.created_at, updated_at = excluded.updated_at, replay_outcome = 'failed';
+       created_at = excluded.created_at, updated_at = excluded.updated_at, replay_outcome = 'failed'
+RETURNING d.failed_at;
