@@ -40,18 +40,19 @@ from redrive.core.alerts import (
     rules_of,
     stored_terms,
 )
-from redrive.core.pulse import WAIT_SLOTS
+from redrive.core.pulse import wait_slot
 
 ORG = UUID(int=1)
 AT = datetime(2031, 5, 4, 12, 0, tzinfo=UTC)
 DEFAULTS = {name: default_terms(rule) for name, rule in RULES.items()}
 LETTERS = RULES["dead_letters_open"]
-QUIET = OrgReading(ORG, 0, 0, [0] * WAIT_SLOTS, 0, None, None)
+QUIET = OrgReading(ORG, 0, 0, {}, 0, None, None)
 ALL_WELL = InstallationReading(5.0, None, 10_000.0)
 
 
-def slot(n: int, at: int) -> list[int]:
-    return [n if place == at else 0 for place in range(WAIT_SLOTS)]
+def taking(**seconds: int) -> dict[int, int]:
+    """So many deliveries that took so long: `s59=3`."""
+    return {wait_slot(float(name[1:])): n for name, n in seconds.items()}
 
 
 def follow(threshold: float, values: list[float | None]) -> list[tuple[int, bool]]:
@@ -119,22 +120,23 @@ def test_a_rate_needs_volume_to_begin_but_none_to_go_on() -> None:
     assert standing("failure_rate", QUIET._replace(delivered=95, failed=5)) is Standing.BAND
     assert standing("failure_rate", QUIET._replace(delivered=96, failed=4)) is Standing.CLEAR
     assert standing("failure_rate", QUIET) is Standing.CLEAR
-    assert standing("slow_delivery", QUIET._replace(waits=slot(20, 9))) is Standing.ABOVE
-    assert standing("slow_delivery", QUIET._replace(waits=slot(19, 9))) is Standing.BAND
-    assert standing("slow_delivery", QUIET._replace(waits=slot(500, 7))) is Standing.CLEAR
+    assert standing("slow_delivery", QUIET._replace(waits=taking(s60=20))) is Standing.ABOVE
+    assert standing("slow_delivery", QUIET._replace(waits=taking(s60=19))) is Standing.BAND
+    assert standing("slow_delivery", QUIET._replace(waits=taking(s45=500))) is Standing.CLEAR
 
 
-def test_deliveries_are_slow_by_how_many_took_longer_and_no_more_is_told_than_is_known() -> None:
-    """Slot 8 ends at a minute, slot 9 at five: where in it they lie, nobody knows."""
-    slow = QUIET._replace(waits=[0] * 8 + [94, 6] + [0] * 6)
+def test_deliveries_are_slow_by_their_p95_and_a_target_that_people_choose_is_exact() -> None:
+    slow = QUIET._replace(waits=taking(s59=94, s61=6))
     assert standing("slow_delivery", slow) is Standing.ABOVE
     (sight,) = of_org(slow, DEFAULTS)["slow_delivery"]
+    assert sight.saw["p95_s"] == pytest.approx(61, rel=0.025)
     assert fired_text(Open(RULES["slow_delivery"], sight)).startswith(
-        "6 % of the deliveries of the last 15 min took longer than 1 min from when their event came in (6 of 100)"
+        "The p95 of the time to delivery is 1 min 1 s, and should be 1 min at most "
+        "(100 deliveries without a retry within the last 15 min)."
     )
-    assert standing("slow_delivery", slow, target_s=120) is Standing.CLEAR  # some took longer than one, none than five
-    assert standing("slow_delivery", QUIET._replace(waits=slot(100, 8))) is Standing.CLEAR  # within the target, all
-    assert standing("slow_delivery", QUIET._replace(waits=slot(100, 15)), target_s=604_800) is Standing.ABOVE
+    assert standing("slow_delivery", QUIET._replace(waits=taking(s59=95, s61=5))) is Standing.BAND
+    assert standing("slow_delivery", slow, target_s=120) is Standing.CLEAR
+    assert standing("slow_delivery", QUIET._replace(waits=taking(s700000=100)), target_s=604_800) is Standing.ABOVE
 
 
 @pytest.mark.parametrize(
@@ -299,7 +301,7 @@ def test_every_rule_has_words_for_its_beginning_and_its_end() -> None:
     reading = QUIET._replace(
         delivered=10,
         failed=10,
-        waits=slot(30, 10),
+        waits=taking(s600=30),
         dead_letters=60,
         letter_age_s=3,
         due_age_s=4_000,

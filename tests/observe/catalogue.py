@@ -10,7 +10,7 @@ from prometheus_client import CollectorRegistry, GCCollector, ProcessCollector
 from prometheus_client.metrics_core import Metric
 
 from redrive.api.installation_metrics import families
-from redrive.core.pulse import RETRY_SLOTS, WAIT_SLOTS
+from redrive.core.pulse import RETRY_SLOTS
 from redrive.observe import process_metrics as numbers
 from redrive.store.installation import Numbers
 from redrive.store.rollups import Totals
@@ -44,7 +44,7 @@ def _names() -> Iterator[tuple[str, str]]:
 def nothing() -> Numbers:
     """An installation in which nothing has happened, but for a queue of a broker."""
     queue: Any = {"queue": "q", "messages": 0, "consumers": 0, "collected": 0, "duplicates": 0}
-    none = Totals(0, 0, 0, 0, 0, 0, 0, 0, {}, (0,) * RETRY_SLOTS, 0, (0,) * WAIT_SLOTS, 0.0)
+    none = Totals(0, 0, 0, 0, 0, 0, 0, 0, {}, (0,) * RETRY_SLOTS, 0, {}, 0.0, {}, 0.0, 0, 0, 0)
     return Numbers(none, {}, {}, [queue], {}, [], 0.0, 0, 0.0, 0, 1, 0.0)
 
 

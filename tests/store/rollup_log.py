@@ -1,6 +1,5 @@
 """What happened, in a log of its own, and what rollups and totals must say of it: by counting, one by one."""
 
-from bisect import bisect_right
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -8,7 +7,7 @@ from typing import NamedTuple
 from uuid import UUID
 
 from redrive.core.analytics import Outcomes
-from redrive.core.pulse import RETRY_SLOTS, WAIT_BOUNDS_S, WAIT_SLOTS
+from redrive.core.pulse import RETRY_SLOTS, wait_slot
 from redrive.store.db import Record
 from redrive.store.rollups import Death, Totals
 
@@ -55,6 +54,10 @@ class Entry:
 class Log:
     entries: list[Entry] = field(default_factory=list)
 
+    @property
+    def waited_first_s(self) -> float:
+        return sum(entry.what.waited_s for entry in self.entries if any(entry.what.firsts.values()))
+
     def event(self, at: datetime, row: Record, what: Outcomes) -> None:
         """Something of an event: it has no endpoint."""
         self.entries.append(Entry(at, row["org_id"], None, row["event_type"], row["external_system"], what))
@@ -98,6 +101,11 @@ class Log:
             retried=whole.retried + retried,
             waits=whole.waits,
             waited_s=whole.waited_s,
+            firsts={slot: n for slot, n in whole.firsts.items() if n},
+            waited_first_s=self.waited_first_s,
+            events_routed=whole.events_routed,
+            events_failed=whole.events_failed,
+            events_redriven=whole.events_redriven,
         )
 
 
@@ -114,8 +122,10 @@ def delivered(row: Record, at: datetime) -> Outcomes:
             delivered=1,
             saved=_slot(min(row["attempts"], RETRY_SLOTS - 1), RETRY_SLOTS),
             retried=row["attempts"],
-            waits=_slot(bisect_right(WAIT_BOUNDS_S, waited_s), WAIT_SLOTS),
+            waits={wait_slot(waited_s): 1},
+            firsts={wait_slot(waited_s): int(row["attempts"] == 0)},
             waited_s=waited_s,
+            events_routed=1,
         )
     )
 
@@ -123,7 +133,7 @@ def delivered(row: Record, at: datetime) -> Outcomes:
 def died(row: Record, *, by_try: bool) -> Outcomes:
     tries = row["attempts"] + by_try
     lost = _slot(min(max(tries - 1, 0), RETRY_SLOTS - 1), RETRY_SLOTS)
-    ended = Outcomes(failed=1, untried=int(tries == 0), lost=lost)
+    ended = Outcomes(failed=1, untried=int(tries == 0), lost=lost, events_failed=1)
     return tried(row).plus(ended) if by_try else ended
 
 

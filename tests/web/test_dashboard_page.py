@@ -5,23 +5,23 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from redrive.core.pulse import RETRY_SLOTS, WAIT_SLOTS
-from redrive.store.pulse import Bucket, Pulse, Standing, Tally
+from redrive.core.analytics import Outcomes
+from redrive.store.analytics import Course, Moment
+from redrive.store.pulse import Standing
 from redrive.web.pages.dashboard import CHOICES, Choice, _drawn
 
 AT = datetime(2026, 11, 18, tzinfo=UTC)
 NOBODY = Standing(0, 0, 0, 0, 0, 0)
-LENGTHS = {"1h": 1, "24h": 15, "7d": 120, "30d": 1_440}  # of a bucket, in minutes
+LENGTHS = {"1h": 1, "24h": 60, "7d": 120, "30d": 1_440}  # of a bucket, in minutes
 
 
 def rates(choice: Choice, minutes: int, passed: timedelta, created: int, before: int = 0) -> str:
     """The chart, so long after its last bucket began; each had so many events."""
-    buckets = (
-        Bucket(AT - timedelta(minutes=minutes), Tally(created=before), 0),
-        Bucket(AT, Tally(created=created), 0),
+    moments = (
+        Moment(AT - timedelta(minutes=minutes), Outcomes(created=before)),
+        Moment(AT, Outcomes(created=created)),
     )
-    pulse = Pulse(choice.window, AT + passed, buckets, (0,) * RETRY_SLOTS, (0,) * WAIT_SLOTS)
-    return str(_drawn(pulse, NOBODY, choice).rates)
+    return str(_drawn(Course(choice.period, AT + passed, moments), None, NOBODY, choice).rates)
 
 
 @pytest.mark.parametrize("name", ["24h", "7d", "30d"])

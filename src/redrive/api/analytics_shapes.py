@@ -48,6 +48,7 @@ def outcomes_shape(outcomes: Outcomes) -> Shape:
             "p50": outcomes.wait_s(0.5),
             "p95": outcomes.wait_s(0.95),
             "p99": outcomes.wait_s(0.99),
+            "p95_without_retries": outcomes.first_wait_s(0.95),
         },
     }
 

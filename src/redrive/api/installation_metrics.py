@@ -12,7 +12,7 @@ from redrive.core import jobs as kinds
 from redrive.core.alerts import RULES
 from redrive.core.decide import Reason
 from redrive.core.outcome import Category
-from redrive.core.pulse import RETRY_SLOTS, WAIT_BOUNDS_S
+from redrive.core.pulse import RETRY_SLOTS, WAIT_BOUNDS_S, WAIT_MARKS_S, below_marks
 from redrive.core.run_states import RunStatus
 from redrive.observe.exposition import histogram
 from redrive.store.installation import Numbers
@@ -77,7 +77,13 @@ def _events(numbers: Numbers) -> Iterator[Metric]:
         "How long deliveries took, from when their event was stored, or a step of a workflow might begin, to their"
         " success.",
         WAIT_BOUNDS_S,
-        [({}, totals.waits, totals.waited_s)],
+        [({}, below_marks(totals.waits, WAIT_BOUNDS_S), totals.waited_s)],
+    )
+    yield histogram(
+        "redrive_first_attempt_delivery_seconds",
+        "The same, of deliveries that needed no retry.",
+        WAIT_MARKS_S,
+        [({}, below_marks(totals.firsts, WAIT_MARKS_S), totals.waited_first_s)],
     )
     yield histogram(
         "retry_attempts",

@@ -13,6 +13,7 @@ from redrive.cli.output import Column, emit, facts, say, table
 from redrive.cli.runner import run
 from redrive.core.analytics import PERIODS, Dimension, Outcomes, Period
 from redrive.core.findings import counted
+from redrive.core.pulse import wait_text
 from redrive.store.analytics import DEFAULT_TOP_KEYS, MAX_TOP_KEYS, Course, Ranking, by_key, over_time
 from redrive.store.clock import DatabaseClock
 from redrive.store.db import Session
@@ -98,16 +99,12 @@ def _cells(outcomes: Outcomes) -> list[object]:
         _share(outcomes.success_rate),
         None if outcomes.retries_before_success is None else f"{outcomes.retries_before_success:.2f}",
         _share(outcomes.rescue_rate),
-        *(_seconds(outcomes.wait_s(share)) for share in (0.5, 0.95, 0.99)),
+        *(wait_text(outcomes.wait_s(share)) for share in (0.5, 0.95, 0.99)),
     ]
 
 
 def _share(share: float | None) -> str | None:
     return None if share is None else f"{share:.1%}"
-
-
-def _seconds(seconds: float | None) -> str | None:
-    return None if seconds is None else f"{seconds:.3g} s"
 
 
 def _said(seen: Stats) -> dict[str, object]:

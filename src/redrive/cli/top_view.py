@@ -11,6 +11,7 @@ from rich.text import Text
 
 from redrive.cli.output import NOTHING, cell
 from redrive.core.findings import span
+from redrive.core.pulse import wait_text
 from redrive.store.overview import AtWork, Overview
 
 UNLIMITED = 10_000
@@ -71,7 +72,7 @@ def _numbers(seen: Overview, width: int) -> list[Text]:
         (f"{last.failed} dead", "red" if last.failed else ""),
     )
     quality = Text(
-        f"{_labelled('15 minutes')}{_percent(rate)} succeeded  p95 {NOTHING if p95 is None else span(p95)}  {due}",
+        f"{_labelled('15 minutes')}{_percent(rate)} succeeded  p95 {NOTHING if p95 is None else wait_text(p95)}  {due}",
         style="red" if (seen.oldest_due_s or 0) >= LATE_S else "",
     )
     depth = Text(_labelled("depth") + "  ".join(f"{n} {name}" for name, n in depths.items()))

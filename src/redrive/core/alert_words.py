@@ -5,6 +5,7 @@ from typing import Any
 
 from redrive.core.alerts import End, Open, Rule, Sight, Why
 from redrive.core.jobs import KINDS
+from redrive.core.pulse import wait_text
 
 MAX_NAMES_TOLD = 20
 MAX_REASON_CHARS = 300
@@ -84,10 +85,10 @@ def _oldest_due(sight: Sight) -> str:
 def _slow_delivery(sight: Sight) -> str:
     saw = _of(sight)
     return (
-        f"{percent(saw['share'])} of the deliveries of the last {span(saw['window_s'])} took longer than "
-        f"{span(saw['longer_than_s'])} from when their event came in ({saw['slow']} of {saw['delivered']}); 95 % "
-        f"should take {span(saw['threshold'])} at most. The time between retries counts: see which endpoints fail or "
-        "are slow, and whether the workers are busy."
+        f"The p95 of the time to delivery is {wait_text(saw['p95_s'])}, and should be {span(saw['threshold'])} at most "
+        f"({saw['delivered']} deliveries without a retry within the last {span(saw['window_s'])}). Events wait for a "
+        "worker, for a limit of their endpoint, or for a slow receiver: see whether the workers are busy, and which "
+        "endpoints are slow."
     )
 
 
@@ -206,11 +207,13 @@ def _arrived_over(sight: Sight) -> str:
 
 def _slow_over(sight: Sight) -> str:
     saw = _of(sight)
-    if saw["share"] is None:
-        return f"Nothing was delivered within the last {span(saw['window_s'])}, so nothing took too long."
+    if saw["p95_s"] is None:
+        return (
+            f"Nothing was delivered without a retry within the last {span(saw['window_s'])}, so nothing took too long."
+        )
     return (
-        f"{percent(saw['share'])} of the deliveries of the last {span(saw['window_s'])} took longer than "
-        f"{span(saw['longer_than_s'])} ({saw['slow']} of {saw['delivered']}): fast enough again."
+        f"The p95 of the time to delivery is {wait_text(saw['p95_s'])} ({saw['delivered']} deliveries without a retry "
+        f"within the last {span(saw['window_s'])}): fast enough again."
     )
 
 

@@ -143,9 +143,9 @@ _ALL = (
         "Deliveries take too long",
         "warning",
         Scope.ORG,
-        "Of the deliveries made within the window, more than one in twenty took longer than the target.",
+        "The p95 of the time to delivery is above the target. Deliveries that needed a retry do not count.",
         (
-            Parameter("target_s", MINUTE_S, 0.1, 7 * DAY_S, Unit.SECONDS, "What 95 % should be delivered within."),
+            Parameter("target_s", MINUTE_S, 0.1, 7 * DAY_S, Unit.SECONDS, "The p95 should be at most this."),
             _window(),
             _VOLUME,
         ),

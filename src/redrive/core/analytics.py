@@ -4,11 +4,11 @@ The database adds the numbers up (store.analytics); the slots are those of core.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import Enum, StrEnum
 
-from redrive.core.pulse import RETRY_SLOTS, WAIT_SLOTS, Span, quantile, rate_of
+from redrive.core.pulse import RETRY_SLOTS, Span, Waits, added_waits, quantile, rate_of
 
 
 class Dimension(StrEnum):
@@ -43,13 +43,15 @@ PERIODS = {period.value.name: period for period in Period}
 
 @dataclass(frozen=True, slots=True)
 class Outcomes:
-    """What happened in a time.
+    """What happened in a time: to deliveries, that is tasks; to events where the name says so and in the first two.
 
     untried   of the failed, those that had no try: skipped, or too old before the first
     attempts  tries that ended; `retries` of these were not the first
     saved     the delivered, by how often they had been tried again; `retried` is the sum
     lost      the failed, likewise. Being redriven counts as having been tried again
     waits     the delivered, by how long it took since their event came in; `waited_s` is the sum
+    firsts    those of `waits` that needed no retry
+    events_…  events of which the last delivery ended; by endpoint: their deliveries to it
     """
 
     created: int = 0
@@ -63,8 +65,12 @@ class Outcomes:
     saved: tuple[int, ...] = (0,) * RETRY_SLOTS
     retried: int = 0
     lost: tuple[int, ...] = (0,) * RETRY_SLOTS
-    waits: tuple[int, ...] = (0,) * WAIT_SLOTS
+    waits: Waits = field(default_factory=dict)
+    firsts: Waits = field(default_factory=dict)
     waited_s: float = 0.0
+    events_routed: int = 0  # delivered, all of their deliveries
+    events_failed: int = 0
+    events_redriven: int = 0
 
     def plus(self, other: "Outcomes") -> "Outcomes":
         return Outcomes(
@@ -79,13 +85,27 @@ class Outcomes:
             _added(self.saved, other.saved),
             self.retried + other.retried,
             _added(self.lost, other.lost),
-            _added(self.waits, other.waits),
+            added_waits(self.waits, other.waits),
+            added_waits(self.firsts, other.firsts),
             self.waited_s + other.waited_s,
+            self.events_routed + other.events_routed,
+            self.events_failed + other.events_failed,
+            self.events_redriven + other.events_redriven,
         )
 
     @property
+    def events_delivered(self) -> int:
+        """Those that were acknowledged in the inbox among them."""
+        return self.events_routed + self.acknowledged
+
+    @property
     def success_rate(self) -> float | None:
-        return rate_of(self.delivered, self.delivered + self.failed)
+        """Of the events that ended."""
+        return rate_of(self.events_delivered, self.events_delivered + self.events_failed)
+
+    @property
+    def failed_rate(self) -> float | None:
+        return rate_of(self.events_failed, self.events_delivered + self.events_failed)
 
     @property
     def rescued(self) -> int:
@@ -104,11 +124,15 @@ class Outcomes:
 
     @property
     def mean_wait_s(self) -> float | None:
-        return self.waited_s / self.delivered if self.delivered else None
+        return self.waited_s / sum(self.waits.values()) if self.waits else None
 
     def wait_s(self, share: float) -> float | None:
         """The seconds from event to delivery within which this share of deliveries was made; None without any."""
         return quantile(self.waits, share)
+
+    def first_wait_s(self, share: float) -> float | None:
+        """Likewise, of the deliveries that needed no retry."""
+        return quantile(self.firsts, share)
 
 
 def _added(some: Sequence[int], others: Sequence[int]) -> tuple[int, ...]:

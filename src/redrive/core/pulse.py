@@ -3,15 +3,33 @@
 The database keeps the numbers per minute as they come, by the same bounds; store.pulse reads them.
 """
 
-from collections.abc import Sequence
+import math
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import Enum
 from itertools import pairwise
 
-# The upper ends of all waits but the last, which has none: from a tenth of a second to a week.
-WAIT_BOUNDS_S = (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 900, 3_600, 21_600, 86_400, 604_800)
-WAIT_SLOTS = len(WAIT_BOUNDS_S) + 1
+# Durations that people choose as targets. Each is the bound of a slot, so that "within a minute" is exact.
+WAIT_MARKS_S = (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 900, 3_600, 21_600, 86_400, 604_800)
+SHORTEST_WAIT_S = 0.001
+LONGEST_WAIT_S = 2_592_000.0  # 30 days
+WIDEST_SLOT = 1.05  # a slot's upper bound over its lower one
+_STEP = 1.049  # a little less: bounds are rounded to four digits
+
+
+def _wait_bounds() -> tuple[float, ...]:
+    bounds = []
+    for low, high in pairwise((SHORTEST_WAIT_S, *WAIT_MARKS_S, LONGEST_WAIT_S)):
+        steps = math.ceil(math.log(high / low) / math.log(_STEP))
+        bounds += [float(f"{low * (high / low) ** (step / steps):.4g}") for step in range(steps)]
+    return (*bounds, LONGEST_WAIT_S)
+
+
+# The upper bounds of all slots but the last. Slot n has what took at least the bound before it, and less than its own.
+WAIT_BOUNDS_S = _wait_bounds()
+Waits = Mapping[int, int]  # how many took so long, by slot; empty slots are left out
 RETRY_SLOTS = 11  # 0 to 9 retries, and 10 or more
 
 
@@ -29,27 +47,61 @@ class Window(Enum):
     WEEK = Span(timedelta(hours=2), 84)
 
 
-def quantile(waits: Sequence[int], share: float) -> float | None:
-    """The seconds within which this share of them was done; None of none.
+def wait_slot(seconds: float) -> int:
+    return bisect_right(WAIT_BOUNDS_S, seconds)
 
-    Known to its slot only: within it they are taken to lie evenly. Of the last one only its beginning is known.
+
+def quantile(waits: Waits, share: float) -> float | None:
+    """Return the seconds within which this share of them was done; None without any. The one place that does.
+
+    It is the middle of the slot, so at most 2.5 % off from a millisecond to 30 days. Beyond that it is the bound.
     """
-    total = sum(waits)
-    if total == 0:
-        return None
-    wanted = share * total
+    wanted = share * sum(waits.values()) - 1e-6
     below = 0
-    for (low_s, high_s), n in zip(pairwise((0.0, *WAIT_BOUNDS_S)), waits[:-1], strict=True):
-        if n and below + n >= wanted:
-            return low_s + (high_s - low_s) * max(0.0, wanted - below) / n
-        below += n
-    return float(WAIT_BOUNDS_S[-1])
+    for slot in sorted(waits):
+        below += waits[slot]
+        if below >= wanted and waits[slot]:
+            return _middle_s(slot)
+    return None
 
 
-def longer_than(waits: Sequence[int], seconds: float) -> tuple[int, float]:
-    """How many surely took longer, and longer than what: the end of a slot, this one's or the next."""
-    bound = next((end for end in WAIT_BOUNDS_S if end >= seconds), WAIT_BOUNDS_S[-1])
-    return sum(waits[WAIT_BOUNDS_S.index(bound) + 1 :]), float(bound)
+def _middle_s(slot: int) -> float:
+    if slot == 0:
+        return SHORTEST_WAIT_S / 2
+    if slot == len(WAIT_BOUNDS_S):
+        return LONGEST_WAIT_S
+    return float(f"{math.sqrt(WAIT_BOUNDS_S[slot - 1] * WAIT_BOUNDS_S[slot]):.4g}")
+
+
+def wait_text(seconds: float | None) -> str:
+    """Write how long something took, with three significant digits or two units: 412 ms, 1.53 s, 5 min 3 s."""
+    if seconds is None:
+        return "–"
+    if seconds < 0.9995:
+        return f"{seconds * 1000:.3g} ms"
+    if seconds < 59.95:
+        return f"{seconds:.3g} s"
+    left, parts = round(seconds), list[str]()
+    for size, unit in ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s")):
+        count, left = divmod(left, size)
+        if count:
+            parts.append(f"{count} {unit}")
+        elif parts:
+            break
+    return " ".join(parts[:2])
+
+
+def below_marks(waits: Waits, marks_s: Sequence[float]) -> list[int]:
+    """Gather slots into coarser ones that end at these bounds, and one for the rest."""
+    found = [0] * (len(marks_s) + 1)
+    for slot, n in waits.items():
+        reaches_s = WAIT_BOUNDS_S[slot] if slot < len(WAIT_BOUNDS_S) else math.inf
+        found[next((place for place, mark in enumerate(marks_s) if reaches_s <= mark), len(marks_s))] += n
+    return found
+
+
+def added_waits(some: Waits, others: Waits) -> Waits:
+    return {slot: some.get(slot, 0) + others.get(slot, 0) for slot in {*some, *others}} if others else some
 
 
 def rate_of(part: int, whole: int) -> float | None:

@@ -22,7 +22,6 @@ from redrive.core.alert_sights import (
 )
 from redrive.core.alerts import CLEARS_AT, RULES, default_terms, stored_terms
 from redrive.core.jobs import HEARTBEAT
-from redrive.core.pulse import WAIT_SLOTS
 from redrive.store.clock import Clock
 from redrive.store.db import Database, Session
 from redrive.store.jobs import list_jobs
@@ -32,7 +31,6 @@ MAX_STREAMS = 100_000  # looked at for what is due: endpoints and handlers that 
 MAX_ENDPOINTS = 10_000  # in trouble by one rule, of a page of orgs; those that fire already are looked at in any case
 MAX_TRANSACTIONS = 20
 
-_NO_WAITS = (0,) * WAIT_SLOTS
 _DEFAULTS: AllTerms = {name: default_terms(rule) for name, rule in RULES.items()}
 
 
@@ -89,7 +87,7 @@ async def of_orgs(
             row["org_id"],
             row["delivered"],
             row["failed"],
-            _NO_WAITS if row["waits"][0] is None else row["waits"],
+            dict(zip(row["slots"] or (), row["counts"] or (), strict=True)),
             row["dead_letters"],
             row["letter_age_s"],
             late.by_org.get(row["org_id"]),

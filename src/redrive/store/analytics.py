@@ -9,6 +9,7 @@ from datetime import datetime
 from uuid import UUID
 
 from redrive.core.analytics import Dimension, Outcomes, Period
+from redrive.core.pulse import Waits
 from redrive.store.clock import Clock
 from redrive.store.db import Record, Session
 from redrive.store.endpoint_names import endpoint_names
@@ -27,7 +28,7 @@ class Moment:
 
 @dataclass(frozen=True, slots=True)
 class Course:
-    """A window, oldest bucket first."""
+    """A window, oldest bucket first. The newest one has how long deliveries of the whole window took."""
 
     period: Period
     as_of: datetime
@@ -124,6 +125,11 @@ async def _names(session: Session, dimension: Dimension, keys: list[str]) -> dic
     return {str(found): name for found, name in (await endpoint_names(session, map(UUID, keys))).items()}
 
 
+def waits_of(row: Record, counts: str = "wait_counts") -> Waits:
+    """From a row that has slots and counts, side by side; both NULL where nothing was delivered."""
+    return dict(zip(row["wait_slots"] or (), row[counts] or (), strict=True))
+
+
 def _outcomes(row: Record) -> Outcomes:
     return Outcomes(
         row["created"],
@@ -137,6 +143,10 @@ def _outcomes(row: Record) -> Outcomes:
         tuple(row["saved"]),
         row["retried"],
         tuple(row["lost"]),
-        tuple(row["waits"]),
+        waits_of(row),
+        waits_of(row, "wait_firsts"),
         row["waited"].total_seconds(),
+        row["events_delivered"],
+        row["events_failed"],
+        row["events_redriven"],
     )

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from redrive.core.pulse import WAIT_SLOTS, quantile, rate_of
+from redrive.core.pulse import Waits, quantile, rate_of
 from redrive.store.clock import Clock
 from redrive.store.db import Database, Record, Session
 from redrive.store.workers import WorkerSeen, list_workers
@@ -45,7 +45,7 @@ class Overview:
     at: datetime
     org: str | None  # None: all
     minutes: tuple[Minute, ...]
-    waits: tuple[int, ...]
+    waits: Waits
     counted: dict[str, int]
     oldest_due_s: float | None
     workers: tuple[AtWork, ...]
@@ -83,7 +83,7 @@ async def overview(engine: Database, org: tuple[UUID, str] | None, clock: Clock)
             pulses[0]["now"],
             name,
             _minutes(pulses),
-            _waits(pulses),
+            {row["slot"]: row["n"] for row in await session.fetch("top_waits", org_id, now, MINUTES)},
             counted,
             max((row["since_s"] for row in due), default=None),
             await _workers(session, clock),
@@ -111,11 +111,6 @@ def _minutes(rows: Sequence[Record]) -> tuple[Minute, ...]:
         Minute(at, *(told[at][name] for name in ("created", "delivered", "failed"))) if at in told else Minute(at)
         for at in moments
     )
-
-
-def _waits(rows: Sequence[Record]) -> tuple[int, ...]:
-    parts = [row["waits"] for row in rows if row["at"] is not None]
-    return tuple(sum(column) for column in zip(*parts, strict=True)) if parts else (0,) * WAIT_SLOTS
 
 
 def _dicts(rows: Sequence[Record]) -> tuple[dict[str, Any], ...]:

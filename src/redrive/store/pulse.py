@@ -4,11 +4,10 @@ All of it was tallied on write (migration 0017): a question costs what its windo
 events, tasks or dead letters. Deliveries are counted, that is tasks: an event for three endpoints is three of them.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from redrive.core.pulse import RETRY_SLOTS, WAIT_SLOTS, Window, depths, quantile, rate_of
+from redrive.core.pulse import Window, depths, rate_of
 from redrive.store.clock import Clock
 from redrive.store.counters import counts
 from redrive.store.db import Record, Session
@@ -57,16 +56,11 @@ class Bucket:
 
 @dataclass(frozen=True, slots=True)
 class Pulse:
-    """A window, oldest bucket first. `retries` and `waits` are distributions over the slots of core.pulse.
+    """A window, oldest bucket first."""
 
-    Without a `window` it is longer than the pulse reaches, and only the depth of now is known.
-    """
-
-    window: Window | None
+    window: Window
     as_of: datetime
     buckets: tuple[Bucket, ...]
-    retries: tuple[int, ...]
-    waits: tuple[int, ...]
 
     @property
     def whole(self) -> Tally:
@@ -79,10 +73,6 @@ class Pulse:
     def depth(self) -> int:
         """Tasks that are open now."""
         return self.buckets[-1].depth
-
-    def wait_s(self, share: float) -> float | None:
-        """The seconds from event to delivery within which this share of deliveries was made; None without any."""
-        return quantile(self.waits, share)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,8 +111,6 @@ async def pulse(session: Session, clock: Clock, window: Window) -> Pulse:
         window,
         rows[0]["now"],
         tuple(map(Bucket, moments, tallies, open_then)),
-        _summed([row["retries"] for row in told.values()], RETRY_SLOTS),
-        _summed([row["waits"] for row in told.values()], WAIT_SLOTS),
     )
 
 
@@ -154,7 +142,3 @@ async def worst_endpoints(session: Session, clock: Clock) -> list[WorstEndpoint]
 
 def _tally(row: Record | None) -> Tally:
     return Tally() if row is None else Tally(row["created"], row["opened"], row["delivered"], row["failed"])
-
-
-def _summed(parts: Sequence[Sequence[int]], slots: int) -> tuple[int, ...]:
-    return tuple(sum(column) for column in zip(*parts, strict=True)) if parts else (0,) * slots

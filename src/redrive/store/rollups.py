@@ -9,7 +9,7 @@ Rolled by engine.roller in every worker and API process. Totals are read by metr
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from redrive.core.pulse import RETRY_SLOTS, WAIT_SLOTS
+from redrive.core.pulse import RETRY_SLOTS, Waits
 from redrive.store.clock import Clock
 from redrive.store.db import Database, Session
 
@@ -39,6 +39,9 @@ class Totals:
     deaths              dead letters that came, those again that were redriven and died again
     ended_after         tasks that ended, by how often they had been tried again: the slots of core.pulse; their sum
     waits               tasks that succeeded, by how long it took since their event came, likewise, and the sum
+    firsts              those of them that needed no retry, likewise
+    events_…            events of which the last task ended: all were delivered (`routed`), or one at least failed; and
+                        that had ended and have an open task again
     """
 
     created: int
@@ -52,8 +55,13 @@ class Totals:
     deaths: dict[Death, int]
     ended_after: tuple[int, ...]
     retried: int
-    waits: tuple[int, ...]
+    waits: Waits
     waited_s: float
+    firsts: Waits
+    waited_first_s: float
+    events_routed: int
+    events_failed: int
+    events_redriven: int
 
 
 async def totals(engine: Database | Session) -> Totals:
@@ -65,6 +73,9 @@ async def totals(engine: Database | Session) -> Totals:
 
     def slots(name: str, size: int) -> tuple[int, ...]:
         return tuple(counted.get((name, str(place)), 0) for place in range(1, size + 1))
+
+    def waits(name: str) -> Waits:
+        return {int(slot): n for (kept_as, slot), n in counted.items() if kept_as == name and n}
 
     return Totals(
         created=of("created"),
@@ -78,8 +89,13 @@ async def totals(engine: Database | Session) -> Totals:
         deaths={Death(*slot.split("/", 1)): n for (name, slot), n in sorted(counted.items()) if name == "deaths"},
         ended_after=slots("ended", RETRY_SLOTS),
         retried=of("retried"),
-        waits=slots("waits", WAIT_SLOTS),
+        waits=waits("waits"),
         waited_s=of("waited") / MICROSECONDS,
+        firsts=waits("waits_first"),
+        waited_first_s=of("waited_first") / MICROSECONDS,
+        events_routed=of("events_delivered"),
+        events_failed=of("events_failed"),
+        events_redriven=of("events_redriven"),
     )
 
 

@@ -9,6 +9,7 @@ from importlib.resources import files
 from fastapi import Request, Response
 from jinja2 import DictLoader, Environment, StrictUndefined
 
+from redrive.core.pulse import wait_text
 from redrive.version import __version__
 from redrive.web import policy_words, words, workflow_words
 from redrive.web.assets import address_of, packed_response
@@ -57,6 +58,7 @@ def environment() -> Environment:
         number=words.number,
         percent=words.percent,
         duration=words.duration,
+        wait=wait_text,
         size=words.size,
         absolute=words.absolute,
         iso=words.iso,

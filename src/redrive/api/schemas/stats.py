@@ -17,7 +17,7 @@ _OUTCOMES = {
     "rescued": 41,
     "rescue_rate": 0.8913,
     "retries_before_success": {"mean": 0.041, "distribution": [1139, 35, 5, 1, 0, 0, 0, 0, 0, 0, 0]},
-    "time_to_delivery_s": {"mean": 1.4, "p50": 0.051, "p95": 0.098, "p99": 5.9},
+    "time_to_delivery_s": {"mean": 1.4, "p50": 0.051, "p95": 0.098, "p99": 5.9, "p95_without_retries": 0.094},
 }
 
 
@@ -68,12 +68,16 @@ class Retries(Answer):
 
 
 class Waits(Answer):
-    """Seconds from event to delivery. Quantiles are known to the histogram's slot."""
+    """Seconds from event to delivery. Percentiles are within 5 % of the true value, from a millisecond to 30 days.
+
+    `p95_without_retries`: of the deliveries that needed no retry. The alert `slow_delivery` watches it.
+    """
 
     mean: float | None
     p50: float | None
     p95: float | None
     p99: float | None
+    p95_without_retries: float | None
 
 
 class OutcomesShown(Answer):

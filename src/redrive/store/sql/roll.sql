@@ -31,13 +31,12 @@ bounded AS MATERIALIZED (
   SELECT k.*, CASE WHEN k.is_known OR k.rank + max(k.taken_keys) OVER (PARTITION BY k.org_id, k.dimension, k.day, k.is_known) <= $2
                    THEN k.key ELSE '' END AS final_key
     FROM counted k),
-rolled AS (
-  INSERT INTO redrive.rollup AS r (org_id, dimension, span, at, key, created, acked, delivered, failed, untried, redriven, attempts,
-                                   retries, retried, waited, saved, lost, waits)
+summed AS (
   SELECT b.org_id, b.dimension, s.span, s.at, b.final_key,
-         coalesce(sum(created), 0), coalesce(sum(acked), 0), coalesce(sum(delivered), 0), coalesce(sum(failed), 0),
-         coalesce(sum(untried), 0), coalesce(sum(redriven), 0), coalesce(sum(attempts), 0), coalesce(sum(retries), 0),
-         coalesce(sum(retried) FILTER (WHERE delivered > 0), 0), coalesce(sum(waited), '0'),
+         coalesce(sum(created), 0) AS created, coalesce(sum(acked), 0) AS acked, coalesce(sum(delivered), 0) AS delivered,
+         coalesce(sum(failed), 0) AS failed, coalesce(sum(untried), 0) AS untried, coalesce(sum(redriven), 0) AS redriven,
+         coalesce(sum(attempts), 0) AS attempts, coalesce(sum(retries), 0) AS retries,
+         coalesce(sum(retried) FILTER (WHERE delivered > 0), 0) AS retried, coalesce(sum(waited), '0') AS waited,
          ARRAY[coalesce(sum(delivered) FILTER (WHERE tries = 1), 0), coalesce(sum(delivered) FILTER (WHERE tries = 2), 0),
                coalesce(sum(delivered) FILTER (WHERE tries = 3), 0), coalesce(sum(delivered) FILTER (WHERE tries = 4), 0),
                coalesce(sum(delivered) FILTER (WHERE tries = 5), 0), coalesce(sum(delivered) FILTER (WHERE tries = 6), 0),
@@ -50,23 +49,46 @@ rolled AS (
                coalesce(sum(failed) FILTER (WHERE tries = 7), 0), coalesce(sum(failed) FILTER (WHERE tries = 8), 0),
                coalesce(sum(failed) FILTER (WHERE tries = 9), 0), coalesce(sum(failed) FILTER (WHERE tries = 10), 0),
                coalesce(sum(failed) FILTER (WHERE tries = 11), 0)]::bigint[] AS lost,
-         ARRAY[coalesce(sum(delivered) FILTER (WHERE wait = 1), 0), coalesce(sum(delivered) FILTER (WHERE wait = 2), 0),
-               coalesce(sum(delivered) FILTER (WHERE wait = 3), 0), coalesce(sum(delivered) FILTER (WHERE wait = 4), 0),
-               coalesce(sum(delivered) FILTER (WHERE wait = 5), 0), coalesce(sum(delivered) FILTER (WHERE wait = 6), 0),
-               coalesce(sum(delivered) FILTER (WHERE wait = 7), 0), coalesce(sum(delivered) FILTER (WHERE wait = 8), 0),
-               coalesce(sum(delivered) FILTER (WHERE wait = 9), 0), coalesce(sum(delivered) FILTER (WHERE wait = 10), 0),
-               coalesce(sum(delivered) FILTER (WHERE wait = 11), 0), coalesce(sum(delivered) FILTER (WHERE wait = 12), 0),
-               coalesce(sum(delivered) FILTER (WHERE wait = 13), 0), coalesce(sum(delivered) FILTER (WHERE wait = 14), 0),
-               coalesce(sum(delivered) FILTER (WHERE wait = 15), 0), coalesce(sum(delivered) FILTER (WHERE wait = 16), 0)]::bigint[] AS waits
-    FROM bounded b
-   CROSS JOIN LATERAL (VALUES ('minute', b.minute), ('hour', date_bin('1 hour', b.minute, 'epoch')), ('day', b.day)) AS s(span, at)
+         -- Of an endpoint an event has one task: there, it ends with that.
+         coalesce(sum(CASE b.dimension WHEN 'endpoint' THEN delivered ELSE events_delivered END), 0) AS events_delivered,
+         coalesce(sum(CASE b.dimension WHEN 'endpoint' THEN failed ELSE events_failed END), 0) AS events_failed,
+         coalesce(sum(CASE b.dimension WHEN 'endpoint' THEN redriven ELSE events_redriven END), 0) AS events_redriven,
+         NULL::smallint[] AS wait_slots, NULL::bigint[] AS wait_counts, NULL::bigint[] AS wait_firsts
+    FROM bounded b CROSS JOIN LATERAL redrive.spans_of(b.minute) s GROUP BY 1, 2, 3, 4, 5),
+timed AS (
+  SELECT w.org_id, w.dimension, w.span, w.at, w.final_key, array_agg(w.slot ORDER BY w.slot) AS wait_slots,
+         array_agg(w.n ORDER BY w.slot) AS wait_counts, array_agg(w.firsts ORDER BY w.slot) AS wait_firsts
+    FROM (SELECT b.org_id, b.dimension, s.span, s.at, b.final_key, u.slot, sum(u.n) AS n, coalesce(sum(u.n) FILTER (WHERE b.tries = 1), 0) AS firsts
+            FROM bounded b CROSS JOIN LATERAL unnest(b.wait_slots, b.wait_counts) AS u(slot, n) CROSS JOIN LATERAL redrive.spans_of(b.minute) s
+           GROUP BY 1, 2, 3, 4, 5, 6) w
+   GROUP BY 1, 2, 3, 4, 5),
+rolled AS (
+  INSERT INTO redrive.rollup AS r (org_id, dimension, span, at, key, created, acked, delivered, failed, untried, redriven, attempts,
+                                   retries, retried, waited, saved, lost, events_delivered, events_failed, events_redriven,
+                                   wait_slots, wait_counts, wait_firsts)
+  -- Both have a row for each key at most, put side by side: the engine's connections join in loops only. max: the one that is there.
+  SELECT org_id, dimension, span, at, final_key, sum(created), sum(acked), sum(delivered), sum(failed), sum(untried), sum(redriven),
+         sum(attempts), sum(retries), sum(retried), sum(waited), max(saved), max(lost), sum(events_delivered), sum(events_failed),
+         sum(events_redriven), coalesce(max(wait_slots), '{}'), coalesce(max(wait_counts), '{}'), coalesce(max(wait_firsts), '{}')
+    FROM (SELECT * FROM summed
+          UNION ALL
+          SELECT org_id, dimension, span, at, final_key, 0, 0, 0, 0, 0, 0, 0, 0, 0, '0', NULL, NULL, 0, 0, 0, wait_slots, wait_counts,
+                 wait_firsts FROM timed) b
    GROUP BY 1, 2, 3, 4, 5 ORDER BY 1, 2, 3, 4, 5
   ON CONFLICT (org_id, dimension, span, at, key) DO UPDATE SET
          created = r.created + excluded.created, acked = r.acked + excluded.acked, delivered = r.delivered + excluded.delivered,
          failed = r.failed + excluded.failed, untried = r.untried + excluded.untried, redriven = r.redriven + excluded.redriven,
          attempts = r.attempts + excluded.attempts, retries = r.retries + excluded.retries, retried = r.retried + excluded.retried,
          waited = r.waited + excluded.waited, saved = redrive.add_tries(r.saved, excluded.saved),
-         lost = redrive.add_tries(r.lost, excluded.lost), waits = redrive.add_waits(r.waits, excluded.waits)),
+         lost = redrive.add_tries(r.lost, excluded.lost), events_delivered = r.events_delivered + excluded.events_delivered,
+         events_failed = r.events_failed + excluded.events_failed, events_redriven = r.events_redriven + excluded.events_redriven,
+         (wait_slots, wait_counts, wait_firsts) = (
+           SELECT coalesce(array_agg(w.slot ORDER BY w.slot), '{}'), coalesce(array_agg(w.n ORDER BY w.slot), '{}'),
+                  coalesce(array_agg(w.firsts ORDER BY w.slot), '{}')
+             FROM (SELECT u.slot, sum(u.n)::bigint AS n, sum(u.firsts)::bigint AS firsts
+                     FROM (SELECT * FROM unnest(r.wait_slots, r.wait_counts, r.wait_firsts)
+                           UNION ALL SELECT * FROM unnest(excluded.wait_slots, excluded.wait_counts, excluded.wait_firsts)) AS u(slot, n, firsts)
+                    GROUP BY u.slot) w)),
 totalled AS (
   INSERT INTO redrive.total AS o (name, slot, n)
   SELECT v.name, v.slot, sum(v.n) FROM taken t CROSS JOIN LATERAL redrive.totals_of(t) v GROUP BY 1, 2 ORDER BY 1, 2

@@ -1,11 +1,8 @@
--- top_pulse: what happened in each of the last minutes, and how long deliveries took in all of them. $1 org (NULL: all), $2 now (NULL: the database's
+-- top_pulse: what happened in each of the last minutes. $1 org (NULL: all), $2 now (NULL: the database's
 -- clock), $3 minutes. It reads what those minutes have of rows: the key begins with the org, so each org is one look into it.
 WITH clock AS MATERIALIZED (SELECT coalesce($2::timestamptz, clock_timestamp()) AS now),
 seen AS (
-  SELECT p.minute AS at, sum(p.created)::bigint AS created, sum(p.delivered)::bigint AS delivered, sum(p.failed)::bigint AS failed,
-         ARRAY[sum(waits[1]), sum(waits[2]), sum(waits[3]), sum(waits[4]), sum(waits[5]), sum(waits[6]), sum(waits[7]),
-               sum(waits[8]), sum(waits[9]), sum(waits[10]), sum(waits[11]), sum(waits[12]), sum(waits[13]),
-               sum(waits[14]), sum(waits[15]), sum(waits[16])]::bigint[] AS waits
+  SELECT p.minute AS at, sum(p.created)::bigint AS created, sum(p.delivered)::bigint AS delivered, sum(p.failed)::bigint AS failed
     FROM clock, redrive.org o
     JOIN LATERAL (
       SELECT q.* FROM redrive.pulse q

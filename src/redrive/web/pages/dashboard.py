@@ -9,12 +9,12 @@ from markupsafe import Markup
 
 from redrive.api.context import Context
 from redrive.core.analytics import Dimension, Outcomes, Period
-from redrive.core.pulse import WAIT_BOUNDS_S, Window
+from redrive.core.pulse import Window, below_marks
 from redrive.store import analytics, groups, pulse
-from redrive.store.analytics import Course, Ranking
+from redrive.store.analytics import Course, Moment, Ranking
 from redrive.store.db import Session
 from redrive.store.dead_letters import DeadLetterFilter
-from redrive.store.pulse import Bucket, Pulse, Standing, Tally, WorstEndpoint
+from redrive.store.pulse import Pulse, Standing, WorstEndpoint
 from redrive.web.charts import Part, Series, Unit, bars, donut, gauge, lines
 from redrive.web.frame import Frame, load_frame
 from redrive.web.pages.groups import Group, shown_groups
@@ -28,28 +28,20 @@ MAX_GROUPS = 5
 MAX_KEYS = 8
 # Of a bucket, before it has a rate: one event in its first second is no 60 a minute.
 LEAST_PASSED = timedelta(minutes=1)
-# Waits by slots that a person tells apart: up to which bound, and how it is called.
-WAITS = (
-    (1, "<1 s"),
-    (10, "<10 s"),
-    (60, "<1 min"),
-    (900, "<15 min"),
-    (3_600, "<1 h"),
-    (86_400, "<1 d"),
-    (None, "longer"),
-)
+# The bars of the time to delivery: up to which bound, and its label.
+WAITS = {1: "<1 s", 10: "<10 s", 60: "<1 min", 900: "<15 min", 3_600: "<1 h", 86_400: "<1 d"}
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """A window that can be looked at. The pulse reaches back a week; what is longer is told by rollups alone."""
+    """A window that can be chosen. `depth`: where the depth of the queue is kept for as long."""
 
     name: str
     label: str
     ago: str
-    window: Window | None
+    depth: Window | None
     period: Period
 
 
@@ -88,7 +80,7 @@ class Charts:
 class DashboardPage:
     frame: Frame
     choice: Choice
-    pulse: Pulse
+    course: Course
     standing: Standing
     charts: Charts
     worst: list[WorstEndpoint]
@@ -111,8 +103,7 @@ class DashboardPage:
     @property
     def per_minute(self) -> float:
         """Events that came in during the last whole bucket, a minute."""
-        bucket = self.pulse.buckets[-2 if len(self.pulse.buckets) > 1 else -1]
-        return bucket.tally.created / _minutes(self.choice)
+        return self.course.moments[-2].outcomes.created / _minutes(self.course)
 
 
 @router.get(PATH)
@@ -124,61 +115,41 @@ async def dashboard_page(request: Request, visitor: Visitor, context: Context) -
         standing = await pulse.standing(session)
         course = await analytics.over_time(session, context.clock, choice.period)
         ranking = await analytics.by_key(session, context.clock, choice.period, by, limit=MAX_KEYS)
-        beat = (
-            _as_pulse(course, standing.queued)
-            if choice.window is None
-            else await pulse.pulse(session, context.clock, choice.window)
-        )
+        beat = None if choice.depth is None else await pulse.pulse(session, context.clock, choice.depth)
         worst = await pulse.worst_endpoints(session, context.clock)
         found = await groups.list_groups(session, DeadLetterFilter(), limit=MAX_GROUPS)
         causes = await _groups(session, found, frame)
-    charts = _drawn(beat, standing, choice)
-    page = DashboardPage(frame, choice, beat, standing, charts, worst, causes, found.total, course.whole, ranking)
+    charts = _drawn(course, beat, standing, choice)
+    page = DashboardPage(frame, choice, course, standing, charts, worst, causes, found.total, course.whole, ranking)
     return render(request, "dashboard.html", page)
-
-
-def _as_pulse(course: Course, depth: int) -> Pulse:
-    """What the charts are drawn of. How deep the queue was is not kept for so long: it is as deep as now."""
-    whole = course.whole
-    buckets = [
-        Bucket(
-            moment.at,
-            Tally(moment.outcomes.created, 0, moment.outcomes.delivered, moment.outcomes.failed),
-            depth,
-        )
-        for moment in course.moments
-    ]
-    retries = tuple(saved + lost for saved, lost in zip(whole.saved, whole.lost, strict=True))
-    return Pulse(None, course.as_of, tuple(buckets), retries, whole.waits)
 
 
 async def _groups(session: Session, found: groups.Groups, frame: Frame) -> list[Group]:
     return await shown_groups(session, found, Search({}), frame.now, "open")
 
 
-def _minutes(choice: Choice) -> float:
-    span = choice.period.value.span if choice.window is None else choice.window.value
-    return span.bucket / timedelta(minutes=1)
+def _minutes(course: Course) -> float:
+    return course.period.value.span.bucket / timedelta(minutes=1)
 
 
-def _passed(bucket: Bucket, beat: Pulse, choice: Choice) -> float | None:
+def _passed(moment: Moment, course: Course) -> float | None:
     """Minutes of a bucket: of the last one those that have passed, None where it has only just begun."""
-    passed = beat.as_of - bucket.at
-    return min(passed / timedelta(minutes=1), _minutes(choice)) if passed >= LEAST_PASSED else None
+    passed = course.as_of - moment.at
+    return min(passed / timedelta(minutes=1), _minutes(course)) if passed >= LEAST_PASSED else None
 
 
-def _drawn(beat: Pulse, standing: Standing, choice: Choice) -> Charts:
-    moments = [bucket.at.strftime("%d %b %H:%M") for bucket in beat.buckets]
-    minutes = [_passed(bucket, beat, choice) for bucket in beat.buckets]
-    whole = beat.whole
+def _drawn(course: Course, beat: Pulse | None, standing: Standing, choice: Choice) -> Charts:
+    moments = [moment.at.strftime("%d %b %H:%M") for moment in course.moments]
+    minutes = [_passed(moment, course) for moment in course.moments]
+    whole = course.whole
 
-    def series(name: str, label: str, of: Callable[[Tally], float | None]) -> Series:
-        return Series(name, label, [of(bucket.tally) for bucket in beat.buckets])
+    def per_minute(name: str, of: Callable[[Outcomes], int]) -> Series:
+        places = zip(course.moments, minutes, strict=True)
+        return Series(
+            name, name, [None if passed is None else of(moment.outcomes) / passed for moment, passed in places]
+        )
 
-    def per_minute(name: str, of: Callable[[Tally], int]) -> Series:
-        places = zip(beat.buckets, minutes, strict=True)
-        return Series(name, name, [None if passed is None else of(bucket.tally) / passed for bucket, passed in places])
-
+    ended = [saved + lost for saved, lost in zip(whole.saved, whole.lost, strict=True)]
     return Charts(
         standing=donut(
             "Events by status",
@@ -192,9 +163,9 @@ def _drawn(beat: Pulse, standing: Standing, choice: Choice) -> Charts:
         rates=lines(
             "Events per minute",
             [
-                per_minute("created", lambda tally: tally.created),
-                per_minute("delivered", lambda tally: tally.delivered),
-                per_minute("failed", lambda tally: tally.failed),
+                per_minute("created", lambda outcomes: outcomes.created),
+                per_minute("delivered", lambda outcomes: outcomes.events_delivered),
+                per_minute("failed", lambda outcomes: outcomes.events_failed),
             ],
             start=choice.ago,
             moments=moments,
@@ -203,35 +174,25 @@ def _drawn(beat: Pulse, standing: Standing, choice: Choice) -> Charts:
         success=gauge("Success rate", whole.success_rate, TARGET, caption=choice.label.lower()),
         retries=bars(
             "Retries",
-            [*(str(retry) for retry in range(len(beat.retries) - 1)), f"{len(beat.retries) - 1}+"],
-            beat.retries,
+            [*(str(retry) for retry in range(len(ended) - 1)), f"{len(ended) - 1}+"],
+            ended,
             name="retries",
         ),
-        waits=bars("Time to delivery", [label for _, label in WAITS], _waits(beat)),
+        waits=bars("Time to delivery", [*WAITS.values(), "longer"], below_marks(whole.waits, tuple(WAITS))),
         failed=lines(
             "Failed rate",
-            [series("failed", "failed", lambda tally: tally.failed_rate)],
+            [Series("failed", "failed", [moment.outcomes.failed_rate for moment in course.moments])],
             start=choice.ago,
             moments=moments,
             unit=Unit.RATE,
         ),
         depth=None
-        if beat.window is None
+        if beat is None
         else lines(
             "Queue depth",
             [Series("depth", "open tasks", [bucket.depth for bucket in beat.buckets])],
             start=choice.ago,
-            moments=moments,
+            moments=[bucket.at.strftime("%d %b %H:%M") for bucket in beat.buckets],
             adds_up=False,
         ),
     )
-
-
-def _waits(beat: Pulse) -> list[int]:
-    """The fine slots that are kept, gathered into those that are shown."""
-    found, slot = [], 0
-    for bound, _ in WAITS:
-        end = len(beat.waits) if bound is None else WAIT_BOUNDS_S.index(bound) + 1
-        found.append(sum(beat.waits[slot:end]))
-        slot = end
-    return found
