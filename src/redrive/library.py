@@ -113,12 +113,16 @@ class Redrive:
         prefetch: int | None = None,
         json: bool = True,
         declare: bool = True,
+        dead_letter_queue: str | None = None,
+        queue_type: str | None = None,
     ) -> Callable[[H], H]:
         """Register a handler for the messages of a queue of RabbitMQ; `redrive consume` runs it.
 
         `policy` is a name or a Policy; `name` is how dead letters call the service, by default as the queue. With
         `json` a message that is not JSON is a dead letter, and the handler finds it read in `payload`. With `declare`
         a queue that does not exist is made. `prefetch`: how many messages may wait here besides those under way.
+        `dead_letter_queue` is `<queue>-dlq` by default. `queue_type`, "classic" or "quorum", is that of both queues
+        where they are made; by default they are asserted as other services do, durable and without arguments.
         """
         if not 1 <= len(queue.encode()) <= MAX_SOURCE_BYTES:
             raise ValueError(f"the name of a queue to consume has 1 to {MAX_SOURCE_BYTES} bytes")
@@ -130,7 +134,16 @@ class Redrive:
 
         def register(handler: H) -> H:
             self.consumers[queue] = ConsumerSpec(
-                queue, handler, policy, name or queue, concurrency, at_once, is_json=json, declare=declare
+                queue,
+                handler,
+                policy,
+                name or queue,
+                concurrency,
+                at_once,
+                is_json=json,
+                declare=declare,
+                dead_letter_queue=dead_letter_queue,
+                queue_type=queue_type,
             )
             return handler
 

@@ -50,6 +50,16 @@ def program(tmp_path: Path) -> Path:
         ),
         (("--app", "shop:unknown", "--rabbitmq", NOWHERE), 1, 'names the policy "mine", which does not exist'),
         (("--app", "shop:manual", "--rabbitmq", NOWHERE), 1, "cannot use its policy: it never retries by itself"),
+        (
+            ("--app", "shop:app", "--queue-type", "stream", "--rabbitmq", NOWHERE),
+            1,
+            "The consumer of orders cannot run with these options: the type of a queue is classic or quorum",
+        ),
+        (
+            ("--app", "shop:app", "--dead-letter-queue", "orders", "--rabbitmq", NOWHERE),
+            1,
+            "'orders' cannot be its own dead-letter queue",
+        ),
         (("--app", "shop:named", "--rabbitmq", NOWHERE), 3, "are in a database that cannot be reached"),
     ],
 )

@@ -48,7 +48,7 @@ async def test_nothing_is_lost_when_the_node_that_leads_the_queue_is_killed(
 ) -> None:
     made, tries = orders("a", MESSAGES, random.Random(SEED)), Tries(tmp_path / "tries")
     at_once = {order.id for order in made if order.death is None and not order.fails}
-    async with consumer(cluster.urls, tries.file, {}) as consuming:
+    async with consumer(cluster.urls, tries.file, {}, "--queue-type", "quorum") as consuming:
         async with producing(cluster.urls, made) as producers:
             await producers.go_on(MESSAGES // 2)
             leader, began = await cluster.leader(QUEUE), time.monotonic()
@@ -72,7 +72,7 @@ async def test_who_was_refused_while_a_queue_had_no_leader_is_not_refused_once_i
 ) -> None:
     """RabbitMQ 3.10 refuses it by the same channel as long as the node is gone."""
     async with linked(cluster.urls[0]) as connection:
-        await topology.assert_dead_queue(connection, "letters")
+        await topology.assert_delay_queue(connection, QUEUE, "letters")
     leader = await cluster.leader("letters")
     others = [url for n, url in enumerate(cluster.urls) if n != leader]
     message = Outgoing("", "letters", b"{}", Properties())

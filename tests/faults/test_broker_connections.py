@@ -4,21 +4,28 @@ import asyncio
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
 import pytest
 from structlog.testing import capture_logs
 
 from redrive import Message
 from redrive.broker import link, topology
-from support.broker import connected, consuming
+from redrive.core.broker import ConsumerSpec
+from support.broker import QUICK, connected, consuming
 from support.proxy import Proxy, tcp_proxy
 from support.rabbitmq import RabbitServer, linked
 
 pytestmark = pytest.mark.faults
 
 IDS = {"a", "b"}
+FEW_QUEUES = replace(QUICK, jitter=0.0)
 ANSWERS = 16  # of the broker, from its first word to the first message that it gives out
 SOON_STUCK = "?heartbeat=1"  # who is silent for six seconds is gone
+
+
+def spec_of(queue: str) -> ConsumerSpec:
+    return ConsumerSpec(queue, lambda _: None, FEW_QUEUES, queue, 1, 1)
 
 
 @asynccontextmanager
@@ -27,7 +34,7 @@ async def silent_behind(
 ) -> AsyncIterator[tuple[Proxy, str]]:
     """A queue with messages, and the URL of a wire to it on which one connection falls silent."""
     async with linked(vhost_url) as connection:
-        await topology.assert_consumer(connection, queue, [], declare_source=True)
+        await topology.assert_consumer(connection, spec_of(queue), [])
     async with connected(vhost_url) as broker:
         for id in IDS:
             await broker.publish(queue, {}, message_id=id)
@@ -50,7 +57,7 @@ async def test_a_consumer_whose_broker_falls_silent_at_any_moment_of_the_beginni
         queue = f"orders-{answers}"
         async with (
             silent_behind(answers, rabbitmq, vhost_url, queue) as (_, through),
-            consuming(through + SOON_STUCK, handle, queue=queue, at_once=True),
+            consuming(through + SOON_STUCK, handle, policy=FEW_QUEUES, queue=queue, at_once=True),
             asyncio.timeout(30),
         ):
             while succeeded != IDS:
@@ -70,7 +77,7 @@ async def test_a_consumer_that_is_told_to_stop_ends_in_time_though_its_broker_ha
 
         queue = f"orders-{answers}"
         async with silent_behind(answers, rabbitmq, vhost_url, queue) as (proxy, through):
-            async with consuming(through, handle, queue=queue, at_once=True):
+            async with consuming(through, handle, policy=FEW_QUEUES, queue=queue, at_once=True):
                 await proxy.is_silent.wait()
                 proxy.go_silent()  # also for who tries again
                 began = time.monotonic()

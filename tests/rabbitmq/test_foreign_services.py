@@ -5,18 +5,20 @@ import json
 import time
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from conftest import Eventually
 from redrive import GiveUp, Message
 from support.broker import DEAD, QUICK, SOURCE, consuming
-from support.foreign_service import assert_queue, publish, take
+from support.broker_load import consumer as command
+from support.foreign_service import QUORUM, assert_queue, publish, take
 from support.installation import Installation
+from support.obedient import QUEUE
 
 from .test_collect import collecting, letters
-
-pytestmark = pytest.mark.filterwarnings("error")
 
 
 class UnsupportedMimeTypeError(Exception):
@@ -115,3 +117,79 @@ async def test_e7_letters_of_a_foreign_service_are_collected_with_their_category
 def declare_and_publish(url: str, bodies: list[bytes]) -> None:
     assert assert_queue(url, DEAD) is None
     publish(url, DEAD, bodies)
+
+
+OTHER_TYPE = "PRECONDITION_FAILED - inequivalent arg 'x-queue-type' for queue "
+
+
+@pytest.mark.parametrize("theirs", [None, QUORUM], ids=["classic", "quorum"])
+@pytest.mark.parametrize("queue_type", [None, "quorum"])
+async def test_e8_queues_that_another_service_asserted_before_are_used_as_they_are(
+    vhost_url: str, theirs: Mapping[str, Any] | None, queue_type: str | None
+) -> None:
+    for queue in (SOURCE, DEAD):
+        assert await asyncio.to_thread(assert_queue, vhost_url, queue, theirs) is None
+    await one_message_dies(vhost_url, DEAD, queue_type=queue_type)
+    for queue in (SOURCE, DEAD):
+        assert await asyncio.to_thread(assert_queue, vhost_url, queue, theirs) is None
+
+
+@pytest.mark.parametrize("queue_type", [None, "classic", "quorum"])
+async def test_e8_another_service_can_assert_the_queues_that_a_consumer_made(
+    vhost_url: str, queue_type: str | None
+) -> None:
+    await one_message_dies(vhost_url, DEAD, queue_type=queue_type)
+    for queue in (SOURCE, DEAD):
+        plain = await asyncio.to_thread(assert_queue, vhost_url, queue)
+        as_quorum = await asyncio.to_thread(assert_queue, vhost_url, queue, QUORUM)
+        refused = as_quorum if queue_type != "quorum" else plain
+        assert [plain, as_quorum].count(None) == 1
+        assert refused is not None
+        assert refused.startswith(OTHER_TYPE)
+
+
+@pytest.mark.parametrize("arguments", [{"x-max-length": 1000}, {"x-message-ttl": 3_600_000}, {"x-max-priority": 3}])
+async def test_e8_queues_with_arguments_of_their_own_are_used_as_they_are(
+    vhost_url: str, arguments: dict[str, Any]
+) -> None:
+    for queue in (SOURCE, DEAD):
+        assert await asyncio.to_thread(assert_queue, vhost_url, queue, arguments) is None
+    await one_message_dies(vhost_url, DEAD)
+
+
+async def test_e11_the_dead_letter_queue_has_the_name_that_a_service_asserts(
+    redrive: Installation, vhost_url: str, eventually: Eventually
+) -> None:
+    """Whatever its source is called: asserted before the consumer, and collected with the queue that it came from."""
+    queue = "orders.outbound"
+    assert await asyncio.to_thread(assert_queue, vhost_url, DEAD) is None
+    terms: dict[str, Any] = {"queue": queue, "service": SOURCE, "dead_letter_queue": DEAD}
+    async with consuming(vhost_url, fails_in_some_way, **terms), collecting(redrive, vhost_url, DEAD):
+        await asyncio.to_thread(publish, vhost_url, queue, [b'{"n": 1}'])
+        (letter,) = await letters(redrive, 1)
+    assert (letter["event_type"], letter["broker"]["source"], letter["broker"]["queue"]) == (queue, DEAD, queue)
+    assert await asyncio.to_thread(assert_queue, vhost_url, f"{queue}-dlq", QUORUM) is None  # it was not there
+
+
+async def test_e11_e8_the_command_takes_the_name_and_the_type(vhost_url: str, tmp_path: Path) -> None:
+    options = ("--dead-letter-queue", DEAD, "--queue-type", "quorum")
+    order = json.dumps({"fails": 9, "error": "validation"}).encode()
+    async with command([vhost_url], tmp_path / "tries", {}, *options):
+        await asyncio.to_thread(publish, vhost_url, QUEUE, [order])
+        (dead,) = await asyncio.to_thread(take, vhost_url, DEAD, 1)
+    assert dead.json["error_details"]["error_type"] == "ValueError"
+    for queue in (QUEUE, DEAD):
+        assert await asyncio.to_thread(assert_queue, vhost_url, queue, QUORUM) is None
+
+
+async def one_message_dies(url: str, queue: str, **terms: Any) -> None:
+    """A message that fails, is retried and dies, as a foreign service publishes and reads it."""
+
+    async def fails(message: Message) -> None:
+        raise ConnectionError("the hub is down")
+
+    async with consuming(url, fails, policy=replace(QUICK, max_retries=1), **terms):
+        await asyncio.to_thread(publish, url, SOURCE, [b'{"n": 1}'])
+        (dead,) = await asyncio.to_thread(take, url, queue, 1)
+    assert dead.json["original_message"] == {"n": 1}
+    assert dead.headers["x-retry-count"] == dead.json["error_details"]["retry_count"] == 1

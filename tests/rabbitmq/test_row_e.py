@@ -197,7 +197,7 @@ async def test_e3_the_queues_are_durable_and_dead_letters_persistent(
         dead = await broker.take(DEAD)
     assert dead.delivery_mode == aio_pika.DeliveryMode.PERSISTENT
     quorum: dict[str, Any] = {"x-queue-type": "quorum"}
-    await broker.channel.declare_queue(DEAD, durable=True, arguments=quorum)  # refused where it is another one
+    await broker.channel.declare_queue(DEAD, durable=True)  # refused where it is another one
     way_back = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": SOURCE}
     safely = {"x-dead-letter-strategy": "at-least-once", "x-overflow": "reject-publish"}
     await broker.channel.declare_queue(f"{SOURCE}-retry-50ms", durable=True, arguments={**quorum, **way_back, **safely})
@@ -232,12 +232,19 @@ async def test_e3_what_cannot_be_handed_over_is_not_acknowledged(
 
 
 async def test_e3_a_queue_that_does_not_fit_is_a_clear_error(vhost_url: str, broker: Broker) -> None:
-    await broker.channel.declare_queue(DEAD, durable=False, auto_delete=True)
+    delay = f"{SOURCE}-retry-50ms"
+    await broker.channel.declare_queue(delay, durable=True)
     with pytest.raises(TopologyError) as caught:
         await consumer(vhost_url, fails).run(asyncio.Event())
     text = str(caught.value)
-    assert f"There is a queue '{DEAD}', but not as this consumer needs it: durable, with x-queue-type='quorum'." in text
+    assert f"There is a queue '{delay}', but not as this consumer needs it: durable, with x-dead-letter" in text
     assert "Delete it once it is empty, or rename it" in text
+
+
+async def test_e3_a_dead_letter_queue_that_is_not_durable_is_refused(vhost_url: str, broker: Broker) -> None:
+    await broker.channel.declare_queue(DEAD, durable=False, auto_delete=True)
+    with pytest.raises(TopologyError, match=f"There is a queue '{DEAD}', but it is not durable"):
+        await consumer(vhost_url, fails).run(asyncio.Event())
 
 
 async def test_e3_a_source_that_is_not_to_be_made_must_be_there(vhost_url: str, broker: Broker) -> None:

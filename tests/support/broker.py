@@ -107,11 +107,22 @@ def consumer(
     prefetch: int = 20,
     is_json: bool = True,
     declare: bool = True,
+    dead_letter_queue: str | None = None,
+    queue_type: str | None = None,
     now: Callable[[], float] = time.time,
     dice: Callable[[], float] = lambda: 0.5,
 ) -> Consumer:
     spec = ConsumerSpec(
-        queue, handler, policy, service or queue, concurrency, prefetch, is_json=is_json, declare=declare
+        queue,
+        handler,
+        policy,
+        service or queue,
+        concurrency,
+        prefetch,
+        is_json=is_json,
+        declare=declare,
+        dead_letter_queue=dead_letter_queue,
+        queue_type=queue_type,
     )
     return Consumer(spec, policy, [url], service_version="2.5.0", dice=dice, now=now)
 

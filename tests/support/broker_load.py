@@ -208,10 +208,10 @@ def _is_explained(tries: Sequence[Try], kills: Sequence[Span]) -> bool:
 
 
 @asynccontextmanager
-async def consumer(urls: Sequence[str], tries: Path, build: Mapping[str, str]) -> AsyncIterator[Program]:
+async def consumer(urls: Sequence[str], tries: Path, build: Mapping[str, str], *options: str) -> AsyncIterator[Program]:
     """`redrive consume`, at work."""
     env = {"REDRIVE_RABBITMQ_URL": ",".join(urls), "TRIES": str(tries), **build}
-    async with program("consume", "--app", "support.obedient:app", env=env, cwd=TESTS) as running:
+    async with program("consume", "--app", "support.obedient:app", *options, env=env, cwd=TESTS) as running:
         await running.said("consumer_started", within_s=60)
         yield running
 

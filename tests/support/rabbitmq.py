@@ -219,11 +219,12 @@ class RabbitServer:
         await self.ask(f'ok = rabbit_vhost:delete(<<"{name}">>, <<"tests">>)')
 
     async def totals(self, vhost: str) -> dict[str, int]:
-        """How many messages each quorum queue holds now, those given out among them; -1: it has no leader."""
+        """How many messages each queue holds now, those given out among them; -1: it has no leader."""
         answer = await self.ask(
-            "[begin {Member, _} = amqqueue:get_pid(Q), {binary_to_list(element(4, amqqueue:get_name(Q))),"
-            " case ra:leader_query({Member, node()}, fun rabbit_fifo:query_messages_total/1) of"
-            " {ok, {_, Total}, _} -> Total; _ -> -1 end} end"
+            "[{binary_to_list(element(4, amqqueue:get_name(Q))), case amqqueue:get_pid(Q) of"
+            " {Member, _} -> case ra:leader_query({Member, node()}, fun rabbit_fifo:query_messages_total/1) of"
+            " {ok, {_, Total}, _} -> Total; _ -> -1 end;"
+            " _ -> case catch rabbit_amqqueue:info(Q, [messages]) of [{messages, Total}] -> Total; _ -> -1 end end}"
             f' || Q <- rabbit_amqqueue:list(<<"{vhost}">>)]'
         )
         return {name: int(total) for name, total in re.findall(r'\{"([^"]+)",\s*(-?\d+)\}', answer)}

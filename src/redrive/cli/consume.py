@@ -1,6 +1,7 @@
 """`redrive consume`: the consumers of an app, on queues of RabbitMQ. Any number of processes share a queue."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
 import structlog
@@ -35,6 +36,16 @@ def consume(
         list[str] | None,
         typer.Option("--queue", metavar="NAME", help="Only the consumer of this queue; may be given again."),
     ] = None,
+    dead_letter_queue: Annotated[
+        str | None,
+        typer.Option("--dead-letter-queue", metavar="NAME", help="Where dead letters go, instead of <queue>-dlq."),
+    ] = None,
+    queue_type: Annotated[
+        str | None,
+        typer.Option(
+            "--queue-type", metavar="TYPE", help="classic or quorum: the type of queues that do not exist yet."
+        ),
+    ] = None,
     metrics_port: MetricsPort = None,
     log_format: Annotated[str | None, typer.Option("--log-format", help="json or console.", show_default=False)] = None,
     log_level: Annotated[
@@ -52,7 +63,7 @@ def consume(
             raise Refused("There is no RabbitMQ to consume from: name it with --rabbitmq or REDRIVE_RABBITMQ_URL.")
         stop = stop_on_signals(log=structlog.get_logger("redrive.consume"))
         registered = load_app(app)
-        chosen = _chosen(registered, app, queues or [])
+        chosen = [_with_options(spec, dead_letter_queue, queue_type) for spec in _chosen(registered, app, queues or [])]
         try:
             from redrive.broker.topology import TopologyError
             from redrive.consume_process import NoPolicy, run_consumers
@@ -78,6 +89,17 @@ def _chosen(registered: "Redrive", app: str, queues: Sequence[str]) -> list[Cons
             f"{app} has no consumer of {', '.join(unknown)}. It has: {', '.join(sorted(registered.consumers))}."
         )
     return [spec for queue, spec in registered.consumers.items() if not queues or queue in queues]
+
+
+def _with_options(spec: ConsumerSpec, dead_letter_queue: str | None, queue_type: str | None) -> ConsumerSpec:
+    try:
+        return replace(
+            spec,
+            dead_letter_queue=spec.dead_letter_queue if dead_letter_queue is None else dead_letter_queue,
+            queue_type=spec.queue_type if queue_type is None else queue_type,
+        )
+    except ValueError as problem:
+        raise Refused(f"The consumer of {spec.queue} cannot run with these options: {problem}.") from None
 
 
 async def _policies(settings: Settings, registered: "Redrive", specs: Sequence[ConsumerSpec]) -> Mapping[str, Policy]:

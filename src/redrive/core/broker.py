@@ -18,7 +18,9 @@ RETURN_QUEUE = "rabbitmq.return"  # of workers: messages that go back to where t
 RABBITMQ_QUEUE = "rabbitmq"  # of workers: events for endpoints of this kind
 RABBITMQ_KIND = "rabbitmq"
 DEAD_SUFFIX = "-dlq"
-MAX_SOURCE_BYTES = 200  # a queue's name has 255, and those of the delay queues are longer
+MAX_QUEUE_BYTES = 255
+MAX_SOURCE_BYTES = 200  # the names of its delay queues are longer
+QUEUE_TYPES = ("classic", "quorum")
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +109,10 @@ class ReturnBook(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ConsumerSpec:
-    """A handler for the messages of a queue. `policy`: a name, or the policy itself."""
+    """A handler for the messages of a queue. `policy`: a name, or the policy itself.
+
+    `queue_type` is that of queues made for it; None: the broker's default, as `{durable: true}` without arguments.
+    """
 
     queue: str
     handler: Callable[[Any], Any]
@@ -117,3 +122,17 @@ class ConsumerSpec:
     prefetch: int
     is_json: bool = True
     declare: bool = True
+    dead_letter_queue: str | None = None
+    queue_type: str | None = None
+
+    def __post_init__(self) -> None:
+        if not 1 <= len(self.dead_queue.encode()) <= MAX_QUEUE_BYTES:
+            raise ValueError(f"the name of a dead-letter queue has 1 to {MAX_QUEUE_BYTES} bytes")
+        if self.dead_queue == self.queue:
+            raise ValueError(f"{self.queue!r} cannot be its own dead-letter queue")
+        if self.queue_type not in (None, *QUEUE_TYPES):
+            raise ValueError(f"the type of a queue is {' or '.join(QUEUE_TYPES)}, not {self.queue_type!r}")
+
+    @property
+    def dead_queue(self) -> str:
+        return self.queue + DEAD_SUFFIX if self.dead_letter_queue is None else self.dead_letter_queue

@@ -118,9 +118,7 @@ class Consumer:
 
     async def _subscribe(self, connection: AbstractConnection, cancelled: asyncio.Event) -> tuple[AbstractChannel, str]:
         queue = self._spec.queue
-        self._onward.may_reject = await topology.assert_consumer(
-            connection, queue, self._delay_queues, declare_source=self._spec.declare
-        )
+        await topology.assert_consumer(connection, self._spec, self._delay_queues)
         channel = await connection.channel(publisher_confirms=False)
         await channel.basic_qos(prefetch_count=self._spec.prefetch)
         channel.on_consumer_cancel_callbacks.add(lambda _: cancelled.set())

@@ -17,7 +17,7 @@ from redrive.broker import dead_letters, topology, traces
 from redrive.broker.link import LOST, BrokerDown, Patience, said
 from redrive.broker.properties import Headers, copy_of
 from redrive.broker.publisher import Outgoing, Publisher, PublishRefused, Unconfirmed, Unfit
-from redrive.broker.topology import TopologyError, dead_queue
+from redrive.broker.topology import TopologyError
 from redrive.broker.traces import FIRST_ATTEMPT, LOSSES, RETRY_COUNT
 from redrive.core.broker import ConsumerSpec
 from redrive.core.decide import Reason
@@ -48,7 +48,6 @@ class Onward:
         self._publisher = publisher
         self._version = service_version
         self._now = now
-        self.may_reject = False  # the broker itself then puts it into the dead-letter queue
         self._known = {rung.queue for rung in rungs(spec.queue, policy)}
         self._log = log.bind(queue=spec.queue, service=spec.service)
 
@@ -117,7 +116,7 @@ class Onward:
                 RETRY_COUNT: delivery.retries,
             },
         )
-        await self._hand_over(delivery, Outgoing("", dead_queue(self._spec.queue), body, properties))
+        await self._hand_over(delivery, Outgoing("", self._spec.dead_queue, body, properties))
 
     def _details(self, delivery: Delivery, failure: Failure, began_s: float) -> dead_letters.ErrorDetails:
         return dead_letters.ErrorDetails(
@@ -141,15 +140,22 @@ class Onward:
 
     async def _hand_over(self, delivery: Delivery, copy: Outgoing) -> None:
         """Publish the copy, however long it takes, then acknowledge. Until then the broker keeps the message: where the
-        connection is lost meanwhile, it is given out again.
+        connection is lost meanwhile, it is given out again. A message that can take nothing in addition, since it is as
+        large as RabbitMQ allows, goes to the dead-letter queue as it is.
         """
         patience = Patience()
         while not delivery.channel.is_closed:
             try:
                 await self._publish(delivery, copy)
             except Unfit as problem:
-                await self._leave(delivery, problem)
-                return
+                bare = Outgoing("", self._spec.dead_queue, delivery.body, delivery.properties)
+                can_go_bare = copy != bare
+                self._log.error(
+                    "message_not_to_be_handed_over", **_named(delivery), why=str(problem), is_moved=can_go_bare
+                )
+                if not can_go_bare:
+                    return  # it stays unacknowledged, for a person to look at
+                copy = bare
             except (PublishRefused, Unconfirmed, BrokerDown) as problem:
                 wait_s = patience.next_s()
                 self._log.warning(
@@ -165,16 +171,6 @@ class Onward:
             else:
                 await self.acknowledge(delivery)
                 return
-
-    async def _leave(self, delivery: Delivery, problem: Unfit) -> None:
-        """No copy of it can be published, however often it is tried: with what we add it is too large, say. The broker
-        moves it as it is; where it would drop it instead, it stays unacknowledged, for a person to look at.
-        """
-        self._log.error(
-            "message_not_to_be_handed_over", **_named(delivery), why=str(problem), is_rejected=self.may_reject
-        )
-        if self.may_reject:
-            await self._answer(delivery, partial(delivery.channel.basic_nack, delivery.tag, requeue=False, wait=False))
 
     async def _publish(self, delivery: Delivery, copy: Outgoing) -> None:
         """A broker that is short of memory, or of nodes, takes what is written to it when it can again: another copy
@@ -193,8 +189,8 @@ class Onward:
         """Somebody deleted it; or it is for a delay that a handler asked for, and nobody had before."""
         try:
             connection = await self._publisher.connection()
-            if queue == dead_queue(self._spec.queue):
-                await topology.assert_dead_queue(connection, queue)
+            if queue == self._spec.dead_queue:
+                await topology.assert_dead_queue(connection, self._spec)
             elif queue != self._spec.queue:
                 await topology.assert_delay_queue(connection, self._spec.queue, queue)
                 self._known.add(queue)
