@@ -194,6 +194,13 @@ class Settings(BaseSettings):
         "The least severe log lines that are written.",
         '"debug", "info", "warning", "error" or "critical"',
     )
+    service_name: str | None = _setting(
+        None,
+        "The `service` of every log line; `redrive-api`, `redrive-worker` and so on when unset.",
+        "1 to 100 characters",
+        min_length=1,
+        max_length=100,
+    )
     otel_endpoint: CollectorUrl = _setting(
         None,
         "Collector that traces are sent to, by OTLP over HTTP (the extra `otel`); unset: none are made. Also read from"

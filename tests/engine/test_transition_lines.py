@@ -13,7 +13,7 @@ from support.engine import MARGIN_S, PERSON, Engine, ManualClock
 
 FACTS = {
     *("event_id", "task", "org_id", "attempt", "retry_attempts", "correlation_id", "log_level", "event"),
-    *("event_type", "endpoint_id"),
+    *("event_type", "endpoint_id", "actor"),
 }
 
 
@@ -41,18 +41,23 @@ async def test_c7_every_transition_of_an_event_that_dies_is_a_line(engine: Engin
     first = await lines_of(engine, down=True)
     assert brief(first) == [
         ("delivery_failure", None, None, 1, "warning"),
+        ("retry_scheduled", None, None, 1, "info"),
         ("status_transition", "queued", "queued", 1, "info"),
     ]
-    failure = first[0]
-    assert failure.keys() == FACTS | {"error", "error_type", "next_retry_at", "scheduled_in_ms"}
+    failure, scheduled, _ = first
+    waits = {"next_retry_at", "retry_in_ms", "scheduling_latency_ms"}
+    assert failure.keys() == FACTS | waits | {"error", "error_type"}
+    assert scheduled.keys() == FACTS | waits
+    assert 0 < failure["scheduling_latency_ms"] == scheduled["scheduling_latency_ms"]
     assert (failure["event_id"], failure["correlation_id"], failure["attempt"]) == (str(event_id), "c-1", 1)
     assert (failure["error"], failure["error_type"]) == ("the ERP is down", "network")
-    assert (failure["next_retry_at"], failure["scheduled_in_ms"]) == ("2031-05-04T12:00:05+00:00", 5000)
+    assert (failure["next_retry_at"], failure["retry_in_ms"]) == ("2031-05-04T12:00:05Z", 5000)
     for delay_s, retries in ((5, 2), (30, 3)):
         clock.advance(delay_s)
         assert brief(await lines_of(engine, down=True)) == [
             ("retry_attempted", None, None, retries, "info"),
             ("delivery_failure", None, None, retries, "warning"),
+            ("retry_scheduled", None, None, retries, "info"),
             ("status_transition", "queued", "queued", retries, "info"),
         ]
     clock.advance(300)
@@ -63,7 +68,7 @@ async def test_c7_every_transition_of_an_event_that_dies_is_a_line(engine: Engin
         ("status_transition", "queued", "failed", 3, "info"),
     ]
     assert (last[1]["reason"], last[1]["last_error"]) == ("exhausted", "the ERP is down")
-    assert last[1]["failed_at"] == clock.now().isoformat()
+    assert last[1]["failed_at"] == clock.now().isoformat().replace("+00:00", "Z")
 
 
 async def test_c7_tries_that_succeed_are_told(engine: Engine, clock: ManualClock) -> None:
@@ -99,7 +104,7 @@ async def test_c7_no_try_is_told_where_a_lost_one_was_the_last(
 
 
 async def test_c7_what_a_person_does_is_a_line_with_their_name(engine: Engine) -> None:
-    event_id = await engine.accept("edi.orders", handler="edi.orders")
+    event_id = await engine.accept("edi.orders", handler="edi.orders", submitted_by="user:7")
     task_id = (await engine.task_of(event_id))["id"]
     await lines_of(engine, down=True)
     with capture_logs() as lines:
@@ -119,9 +124,9 @@ async def test_c7_what_a_person_does_is_a_line_with_their_name(engine: Engine) -
     states = [("open", "resolved"), ("resolved", "open"), ("open", "ignored"), ("ignored", "deleted")]
     assert marked == [("dead_letter_transition", *moved) for moved in states]
     for line in lines:
-        assert (line["event_id"], line["task"], line["key_id"]) == (str(event_id), str(task_id), "tester")
+        assert (line["event_id"], line["task"], line["actor"]) == (str(event_id), str(task_id), "key:tester")
         assert line["org_id"] == str(engine.org_id)
-        assert "user_id" not in line
+        assert line["user_id"] == "7"  # who handed the event in
 
 
 async def test_c7_the_inbox_and_what_is_held_are_told(engine: Engine) -> None:
@@ -144,17 +149,17 @@ async def test_c7_the_inbox_and_what_is_held_are_told(engine: Engine) -> None:
 
 
 @pytest.mark.parametrize(
-    ("actor", "told"),
+    ("submitted_by", "told"),
     [
         ("user:7", {"user_id": "7"}),
         ("key:7", {"key_id": "7"}),
         ("cli:ada", {"user_id": "cli:ada"}),
-        ("engine", {"user_id": "engine"}),
         (None, {}),
     ],
 )
-def test_c7_who_did_it_is_a_person_or_a_key(actor: str | None, told: dict[str, str]) -> None:
-    assert who(actor) == told
+def test_c18_who_handed_an_event_in_is_a_person_or_a_key(submitted_by: str | None, told: dict[str, str]) -> None:
+    assert who(submitted_by) == told | {"actor": "system"}
+    assert who(submitted_by, "user:8") == told | {"actor": "user:8"}
 
 
 async def test_c7_what_was_rolled_back_is_not_told(engine: Engine) -> None:

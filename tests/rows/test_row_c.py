@@ -214,8 +214,8 @@ async def test_c7_every_transition_is_one_line_of_json_without_payloads(
         assert {"failed_at", "last_error", "org_id", "task", "correlation_id", "@timestamp", "service"} <= set(failed)
         assert failed["correlation_id"] == "trace-7"
         failure = await program.said("delivery_failure", event_id=event_id)
-        assert {"error", "error_type", "next_retry_at", "scheduled_in_ms"} <= set(failure)
-        assert failure["scheduled_in_ms"] == 50
+        assert {"error", "error_type", "next_retry_at", "retry_in_ms"} <= set(failure)
+        assert failure["retry_in_ms"] == 50
         assert await program.said("retry_attempted", event_id=event_id)
         moved = await program.said("status_transition", event_id=event_id, new_status="failed")
         assert (moved["old_status"], moved["retry_attempts"]) == ("queued", 1)

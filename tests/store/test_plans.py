@@ -328,7 +328,7 @@ def _history(facts: Facts) -> Arguments:
 
 
 def _inbox(*after: object) -> Callable[[Facts], Arguments]:
-    return lambda facts: (facts.engine.org_id, None, *(after or (None, None)), 51, 8_388_608)
+    return lambda facts: (facts.engine.org_id, None, *(after or (None, None, None)), 51, 8_388_608)
 
 
 def _by_task(facts: Facts) -> Arguments:
@@ -380,10 +380,11 @@ APP = [
     Case("list_unfinished_events", _events("queued"), "task_open", sorts=False),
     Case("list_unfinished_events", _events("failed"), "task_dead", sorts=False),
     Case("list_events", _events("delivered"), "event_by_age", sorts=False),
-    Case("list_inbox", _inbox(), "event_in_inbox", sorts=False),
-    Case("list_inbox", _inbox(START, UUID(int=0)), "event_in_inbox", sorts=False),
-    Case("list_inbox_failed", _inbox(), "task_dead", sorts=False),
-    Case("list_inbox_failed", _inbox(START, UUID(int=0)), "task_dead", sorts=False),
+    Case("list_inbox", _inbox(), "event_in_inbox_by_time", sorts=False),
+    Case("list_inbox", _inbox(START, START, UUID(int=0)), "event_in_inbox_by_time", sorts=False),
+    Case("list_inbox_failed", _inbox(), "task_dead_by_time", sorts=False),
+    Case("list_inbox_failed", _inbox(START, START, UUID(int=0)), "task_dead_by_time", sorts=False),
+    Case("submitters", _by_events, "event_pkey"),
     Case("ack_event", lambda facts: (facts.engine.org_id, facts.event_id, facts.now, "me")),
     Case("lock_event_tasks", _by_event, "task_of_event"),
     Case("terms_of_event", _by_event, "task_of_event"),

@@ -4,6 +4,7 @@ Asked by server before anything else looks at a request: behind it there is only
 """
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -20,6 +21,7 @@ class Alias:
     means: str
     query: bytes = b""  # added to what is asked
     camel_case: bool = False  # its body is written so, with times in milliseconds
+    with_key: bool = False  # only for requests with an API key: browsers get the page of this path
 
     @cached_property
     def pattern(self) -> re.Pattern[str]:
@@ -38,7 +40,11 @@ ALIASES = (
     Alias("GET", _DEAD, "/v1/dead-letters"),
     Alias("DELETE", f"{_DEAD}/{{id}}", "/v1/dead-letters/{id}"),
     Alias("POST", "/api/v1/workflow-dlq/{id}/replay", "/v1/dead-letters/{id}/replay", camel_case=True),
+    Alias("GET", "/inbox", "/v1/inbox", with_key=True),
+    Alias("GET", "/events/{id}/status", "/v1/events/{id}/status"),
+    Alias("POST", "/events/{id}/ack", "/v1/events/{id}/ack"),
 )
+_BEGINNINGS = ("/api/", "/inbox", "/events/")
 
 
 class Meant(NamedTuple):
@@ -49,13 +55,13 @@ class Meant(NamedTuple):
     camel_case: bool
 
 
-def meant_by(method: str, path: str, query: bytes) -> Meant | None:
+def meant_by(method: str, path: str, query: bytes, headers: Mapping[bytes, bytes]) -> Meant | None:
     """None: the path is no alias. The method is compared too, so that a wrong one is refused as it always was."""
-    if not path.startswith("/api/"):
+    if not path.startswith(_BEGINNINGS):
         return None
     for alias in ALIASES:
         found = alias.pattern.fullmatch(path) if alias.method == method else None
-        if found is not None:
+        if found is not None and (not alias.with_key or b"x-api-key" in headers or b"authorization" in headers):
             given = b"&".join(part for part in (query, alias.query) if part)
             return Meant(alias.means.format(**found.groupdict()), given, alias.camel_case)
     return None

@@ -32,6 +32,7 @@ from redrive.core.ids import id_of_key
 from redrive.core.trace import as_text, with_context
 from redrive.observe.traces import Entry
 from redrive.store.events import JSON_TYPE, MAX_PAYLOAD_BYTES, NewEvent
+from redrive.store.keys import Caller
 
 STRUCTURED_TYPE = "application/cloudevents+json"
 BATCH_TYPE = "application/cloudevents-batch+json"
@@ -170,7 +171,7 @@ def read_binary(headers: Iterable[tuple[bytes, bytes]], body: bytes) -> CloudEve
     return CloudEvent(attributes, content_type, body, True, ("body",))
 
 
-def new_event(given: CloudEvent, org_id: UUID, correlation_id: str, entry: Entry | None = None) -> NewEvent:
+def new_event(given: CloudEvent, caller: Caller, correlation_id: str, entry: Entry | None = None) -> NewEvent:
     """The event as it is stored, or Problem 422."""
     attributes = given.attributes
     errors = [FieldError(given.where(name), "is needed") for name in _REQUIRED if name not in attributes]
@@ -188,9 +189,9 @@ def new_event(given: CloudEvent, org_id: UUID, correlation_id: str, entry: Entry
     content_type = _content_type(given)
     endpoint, when = attributes.get(ENDPOINT), attributes.get("time")
     return NewEvent(
-        org_id,
+        caller.org_id,
         # The same source and id are the same event, whoever sends it again. Neither holds a line break.
-        id_of_key(org_id, "cloudevent", f"{attributes['source']}\n{attributes['id']}"),
+        id_of_key(caller.org_id, "cloudevent", f"{attributes['source']}\n{attributes['id']}"),
         attributes["type"],
         given.data,
         None if when is None else moment(msgspec.convert(when, _Moment), given.where("time")),
@@ -202,6 +203,7 @@ def new_event(given: CloudEvent, org_id: UUID, correlation_id: str, entry: Entry
         attributes.get(CORRELATION) or correlation_id,
         None if content_type == JSON_TYPE else content_type,
         _headers(given, entry),
+        caller.actor,
     )
 
 

@@ -23,7 +23,6 @@ from redrive.observe.traces import Attributes, Entry
 from redrive.store.clock import Clock
 from redrive.store.db import Database
 from redrive.store.events import NewEvent, Receipt, accept
-from redrive.store.keys import Caller
 from redrive.store.transitions import accepted
 
 MAX_COMMIT_EVENTS = 1_000
@@ -57,7 +56,6 @@ class _Waiting:
     size_bytes: int
     alone: bool
     tell: Told
-    by: Caller | None  # who handed them in
     entries: Mapping[UUID, Entry]  # of events that are traced
 
 
@@ -88,7 +86,6 @@ class Committer:
         events: Sequence[NewEvent],
         *,
         alone: bool = False,
-        by: Caller | None = None,
         entries: Mapping[UUID, Entry] | None = None,
     ) -> asyncio.Future[list[Receipt]]:
         """Receipts in the order given, once they are durable. `alone`: a commit of their own, not shared.
@@ -96,7 +93,7 @@ class Committer:
         Problem 503 where too much waits already: nothing was taken in.
         """
         done: asyncio.Future[list[Receipt]] = asyncio.get_running_loop().create_future()
-        self.hand_in(events, partial(_settle, done), alone=alone, by=by, entries=entries)
+        self.hand_in(events, partial(_settle, done), alone=alone, entries=entries)
         return done
 
     def hand_in(
@@ -105,7 +102,6 @@ class Committer:
         tell: Told,
         *,
         alone: bool = False,
-        by: Caller | None = None,
         entries: Mapping[UUID, Entry] | None = None,
     ) -> None:
         """As commit(), for whoever would rather be called than wait: a future costs as much as the call it ends in."""
@@ -116,7 +112,7 @@ class Committer:
         size_bytes = sum([len(event.body) + len(event.headers or "") for event in events]) + EVENT_OVERHEAD_BYTES * len(
             events
         )
-        self._queue.append(_Waiting(events, size_bytes, alone, tell, by, entries or _NO_ENTRIES))
+        self._queue.append(_Waiting(events, size_bytes, alone, tell, entries or _NO_ENTRIES))
         self._queued_events += len(events)
         self._held_events += len(events)
         self._held_bytes += size_bytes
@@ -290,14 +286,8 @@ def _attributes(event: NewEvent, receipt: Receipt) -> Attributes:
 
 
 def _log_accepted(batch: Sequence[_Waiting], receipts: Sequence[Receipt]) -> None:
-    handed_in = [
-        (event, actor)
-        for waiting in batch
-        for actor in (waiting.by.actor if waiting.by else None,)  # once for all events of a request
-        for event in waiting.events
-    ]
-    told = ((event, receipt, actor) for (event, actor), receipt in zip(handed_in, receipts, strict=True))
-    lines.say_all("status_transition", accepted(told))
+    events = (event for waiting in batch for event in waiting.events)
+    lines.say_all("status_transition", accepted(zip(events, receipts, strict=True)))
 
 
 def _tell(waiting: _Waiting, result: list[Receipt] | Exception) -> None:

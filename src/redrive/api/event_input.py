@@ -17,6 +17,7 @@ from redrive.api.json_rules import BadJson, decode_strictly, explain
 from redrive.api.problems import FieldError, Place, Problem, invalid, payload_too_large
 from redrive.observe.traces import Entry
 from redrive.store.events import MAX_BATCH_EVENTS, MAX_PAYLOAD_BYTES, NewEvent
+from redrive.store.keys import Caller
 
 MAX_EVENT_TYPE_CHARS = 200
 MAX_TEXT_CHARS = 200
@@ -101,7 +102,7 @@ def read_lines(body: bytes) -> Iterator[EventIn | FieldError]:
 
 
 def new_event(
-    given: EventIn, org_id: UUID, event_id: UUID, correlation_id: str, place: Place, entry: Entry | None = None
+    given: EventIn, caller: Caller, event_id: UUID, correlation_id: str, place: Place, entry: Entry | None = None
 ) -> NewEvent:
     """The event as it is stored, or Problem 422."""
     body = bytes(given.payload)
@@ -116,7 +117,7 @@ def new_event(
         if text is not None and not text.isprintable() and _CONTROL.search(text):
             raise invalid(FieldError((*place, name), "must not hold control characters"))
     return NewEvent(
-        org_id,
+        caller.org_id,
         event_id,
         given.event_type,
         body,
@@ -129,6 +130,7 @@ def new_event(
         given.correlation_id or correlation_id,
         None,
         None if entry is None else entry.headers,
+        caller.actor,
     )
 
 

@@ -89,7 +89,6 @@ class OneEvent(NamedTuple):
 
     event: NewEvent
     id_is_new: bool
-    caller: Caller
     where: Where = _in_body
     entry: Entry | None = None  # into a trace
 
@@ -173,9 +172,9 @@ class FrontDoor:
         else:
             one = cloud_events.read_structured(await read(cloud_events.MAX_STRUCTURED_BYTES))
         entry = _entry(headers)
-        event = cloud_events.new_event(one, caller.org_id, correlation_id, entry)
+        event = cloud_events.new_event(one, caller, correlation_id, entry)
         check_size(caller, event.body)
-        return await self._accept_one(OneEvent(event, False, caller, one.where, entry))
+        return await self._accept_one(OneEvent(event, False, one.where, entry))
 
     def at_hand(self, headers: Mapping[bytes, bytes], body: bytes, correlation_id: str) -> OneEvent | None:
         """The event of a request to EVENTS_PATH that nothing speaks against and nothing must be looked up for.
@@ -198,11 +197,11 @@ class FrontDoor:
     def hand_in(self, one: OneEvent, tell: Told) -> None:
         """Have it committed. Right after at_hand: what it saw may change with the next turn of the loop."""
         entries = None if one.entry is None else {one.event.id: one.entry}
-        self._committer.hand_in((one.event,), tell, by=one.caller, entries=entries)
+        self._committer.hand_in((one.event,), tell, entries=entries)
 
     async def _accept_one(self, one: OneEvent) -> bytes:
         entries = None if one.entry is None else {one.event.id: one.entry}
-        (receipt,) = await self._committer.commit((one.event,), by=one.caller, entries=entries)
+        (receipt,) = await self._committer.commit((one.event,), entries=entries)
         answer = one.answer(receipt)
         if isinstance(answer, Problem):
             raise answer
@@ -213,7 +212,7 @@ class FrontDoor:
         if items:
             entries = {item.event.id: item.entry for item in items if item.entry is not None}
             events = [item.event for item in items]
-            receipts = await self._committer.commit(events, alone=True, by=caller, entries=entries)
+            receipts = await self._committer.commit(events, alone=True, entries=entries)
         deduplicated = 0
         for item, receipt in zip(items, receipts, strict=True):
             refused = _refusal(receipt, item.where)
@@ -244,9 +243,9 @@ def _one_event(
     given = read_event(body)
     event_id = _id_of(given, caller, key)
     entry = _entry(headers)
-    event = new_event(given, caller.org_id, event_id, correlation_id, ("body",), entry)
+    event = new_event(given, caller, event_id, correlation_id, ("body",), entry)
     check_size(caller, event.body)
-    return OneEvent(event, given.event_id is None and key is None, caller, entry=entry)
+    return OneEvent(event, given.event_id is None and key is None, entry=entry)
 
 
 def _items(
@@ -267,7 +266,7 @@ def _items(
         try:
             event_id = _id_of(event, caller, event_key)
             entry = _entry(headers)
-            stored = new_event(event, caller.org_id, event_id, correlation_id, ("body", index), entry)
+            stored = new_event(event, caller, event_id, correlation_id, ("body", index), entry)
             check_size(caller, stored.body)
         except Problem as problem:
             rejected[index] = problem.errors or (FieldError(("body", index), problem.detail),)
@@ -287,7 +286,7 @@ def _cloud_items(
             if isinstance(read, Problem):
                 raise read
             entry = _entry(headers)
-            event = cloud_events.new_event(read, caller.org_id, correlation_id, entry)
+            event = cloud_events.new_event(read, caller, correlation_id, entry)
             check_size(caller, event.body)
         except Problem as problem:
             rejected[index] = problem.errors or (FieldError(("body", index), problem.detail),)

@@ -105,7 +105,7 @@ class HookDoor:
     async def _receipt(self, hook: Hook, event: NewEvent, entry: Entry | None) -> Receipt:
         """Once it is durable. A repetition is known by its id and its body: its headers tell its own time."""
         entries = None if entry is None else {event.id: entry}
-        (receipt,) = await self._committer.commit((event,), by=hook.caller, entries=entries)
+        (receipt,) = await self._committer.commit((event,), entries=entries)
         if receipt.verdict == "conflict":
             receipt = await repetition(self._context.engine_db, event.org_id, event.id, event.body)
         match receipt.verdict:
@@ -143,5 +143,6 @@ def _event(
         correlation_id=correlation_id,
         content_type=content_type,
         headers=as_text(kept) if kept else None,
+        submitted_by=hook.caller.actor,
     )
     return event, key is None

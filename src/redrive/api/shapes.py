@@ -257,6 +257,7 @@ def event(row: Row) -> Shape:
         "policy": row["policy"],
         "external_system": row["external_system"],
         "correlation_id": row["correlation_id"],
+        "submitted_by": row["submitted_by"],
         "received_at": row["received_at"],
         "delivered_at": row["delivered_at"],
         "failed_at": row["failed_at"],

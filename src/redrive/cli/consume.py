@@ -58,7 +58,7 @@ def consume(
         settings = load_settings(
             rabbitmq_url=rabbitmq, metrics_port=metrics_port, log_format=log_format, log_level=log_level
         )
-        set_up_logs(settings.log_format, settings.log_level, service="redrive-consume")
+        set_up_logs(settings.log_format, settings.log_level, service=settings.service_name or "redrive-consume")
         if not settings.broker_urls:
             raise Refused("There is no RabbitMQ to consume from: name it with --rabbitmq or REDRIVE_RABBITMQ_URL.")
         stop = stop_on_signals(log=structlog.get_logger("redrive.consume"))

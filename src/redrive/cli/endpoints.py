@@ -28,7 +28,7 @@ from redrive.store import endpoints as store
 from redrive.store import pausing
 from redrive.store.clock import DatabaseClock
 from redrive.store.endpoints import DEFAULT_OVERLAP_S, MAX_OVERLAP_S, Endpoints, EndpointSpec, NameTaken
-from redrive.store.events import NewEvent, accept_test
+from redrive.store.events import NewEvent, accept_test, new_correlation_id
 from redrive.store.orgs import new_id
 from redrive.store.paging import MAX_PAGE_ROWS
 from redrive.store.pausing import PauseScope
@@ -254,11 +254,18 @@ def send_test(
         async with open_desk(where) as desk:
             async with desk.session() as session:
                 endpoint_id = (await find_endpoint(session, called))["id"]
+            act = act_of()
             event = NewEvent(
-                desk.org_id, new_id(), event_type, payload_of(None, payload, None), endpoint_id=endpoint_id
+                desk.org_id,
+                new_id(),
+                event_type,
+                payload_of(None, payload, None),
+                endpoint_id=endpoint_id,
+                correlation_id=new_correlation_id(),
+                submitted_by=act.actor,
             )
             async with desk.engine.tenant(desk.org_id) as session:
-                receipt = await accept_test(session, event, act_of(), CLOCK)
+                receipt = await accept_test(session, event, act, CLOCK)
         if receipt.verdict != "accepted":
             raise Refused(f'Endpoint "{called}" was deleted meanwhile.')
         if as_json:

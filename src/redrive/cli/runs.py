@@ -24,7 +24,7 @@ from redrive.store import runs as store
 from redrive.store.clock import DatabaseClock
 from redrive.store.db import Session, past_deadlocks
 from redrive.store.edits import NO_EDIT, Edit, EditError
-from redrive.store.events import MAX_PAYLOAD_BYTES
+from redrive.store.events import MAX_PAYLOAD_BYTES, new_correlation_id
 from redrive.store.orgs import new_id
 from redrive.store.replays import Replay, replay_run
 from redrive.store.retry_queue import Refusal
@@ -133,7 +133,7 @@ def start(
                 row = await get_workflow(session, workflow)
                 if row is None:
                     raise unknown(workflow)
-                begun = NewRun(run_id, body, correlation_id)
+                begun = NewRun(run_id, body, correlation_id or new_correlation_id())
                 verdict = await store.begin_run(session, version_of(row), begun, act_of(), CLOCK)
                 if verdict == "conflict":
                     raise Refused(f'The key "{key}" was used for another workflow or input. Choose another one.')

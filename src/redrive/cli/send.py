@@ -7,14 +7,14 @@ from uuid import UUID
 
 import typer
 
-from redrive.cli.connect import open_desk
+from redrive.cli.connect import act_of, open_desk
 from redrive.cli.given import STDIN, read_source
 from redrive.cli.lookup import find_endpoint
 from redrive.cli.options import AsJson, Where, command
 from redrive.cli.output import emit, note, say
 from redrive.cli.runner import Refused, WrongUsage, run
 from redrive.store.clock import DatabaseClock
-from redrive.store.events import MAX_PAYLOAD_BYTES, NewEvent, accept
+from redrive.store.events import MAX_PAYLOAD_BYTES, NewEvent, accept, new_correlation_id
 from redrive.store.orgs import new_id
 
 MAX_TEXT_CHARS = 200
@@ -59,7 +59,8 @@ def send(
                 policy=policy,
                 external_system=external_system,
                 ordering_key=ordering_key,
-                correlation_id=correlation_id,
+                correlation_id=correlation_id or new_correlation_id(),
+                submitted_by=act_of().actor,
             )
             [receipt] = await accept(desk.engine, [event], DatabaseClock())
         if receipt.verdict not in ("accepted", "duplicate"):

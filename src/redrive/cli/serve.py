@@ -135,7 +135,7 @@ def serve(
             log_format=options.log_format,
             log_level=options.log_level,
         )
-        set_up_logs(settings.log_format, settings.log_level, service="redrive")
+        set_up_logs(settings.log_format, settings.log_level, service=settings.service_name or "redrive")
         traces.require(settings.collector_url)
         settings.require_sender()
         stop = stop_on_signals()
@@ -227,6 +227,7 @@ def _argv(name: str) -> list[str]:
 def _child_env(settings: Settings, url: str) -> dict[str, str]:
     """What flags said, for processes that see only the environment. The URL has a password: not for argv."""
     env = {f"REDRIVE_{name.upper()}": str(getattr(settings, name)) for name in PASSED_ON}
+    env["REDRIVE_SERVICE_NAME"] = settings.service_name or ""
     env["REDRIVE_DATABASE_URL"] = url
     env["REDRIVE_DATABASE_POOLER"] = settings.pooler
     # Said although it may be the same: a file might name another, for another database.
@@ -318,7 +319,7 @@ def api() -> None:
         from redrive.api_process import run_api
 
         settings = load_settings()
-        set_up_logs(settings.log_format, settings.log_level, service="redrive-api")
+        set_up_logs(settings.log_format, settings.log_level, service=settings.service_name or "redrive-api")
         if settings.database_url is None:
             raise Unreachable("The API's process needs REDRIVE_DATABASE_URL.")
         stop = stop_on_signals(log=log)

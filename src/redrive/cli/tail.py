@@ -226,7 +226,7 @@ def _said(word: str, line: Mapping[str, Any]) -> str:
             return f"at try {attempt}" if isinstance(attempt, int) and attempt > 1 else ""
         case "failed":
             what = f"try {attempt}: {cell(line.get('error'))}" if attempt else "lost with its worker"
-            return f"{what}; again {_in(line.get('scheduled_in_ms'))}"
+            return f"{what}; again {_in(line.get('retry_in_ms'))}"
         case "dead":
             return f"{cell(line.get('reason'))}: {cell(line.get('last_error'))}"
         case "breaker":
@@ -235,8 +235,6 @@ def _said(word: str, line: Mapping[str, Any]) -> str:
             return f"{cell(line.get('old_status') or 'begins')} → {cell(line.get('new_status'))}"
         case "disabled":
             return _because(line.get("why")).lstrip(": ")
-        case "accepted":
-            return "" if line.get("new_status") == "queued" else "to the inbox: nobody subscribes to it"
     if line.get("event") == "person_acted":
         did = "" if word != "acted" else f"{cell(line.get('action'))} "
         return f"{did}by {cell(line.get('user_id'))}" + _because(line.get("because"))

@@ -65,7 +65,7 @@ def worker(
             log_format=options.log_format,
             log_level=options.log_level,
         )
-        set_up_logs(settings.log_format, settings.log_level, service="redrive-worker")
+        set_up_logs(settings.log_format, settings.log_level, service=settings.service_name or "redrive-worker")
         stop = stop_on_signals(log=log)
         from redrive.app import run_worker  # brings the whole of Redrive with it
 

@@ -130,8 +130,9 @@ def retry_count(attempts: int) -> int:
     return max(attempts - 1, 0)
 
 
-def retry_attempts(failures: int, max_retries: int | None) -> int:
-    """Retries granted: 1 after the first failure, at most max_retries."""
+def retry_attempts(failures: int, max_retries: int | None, *, is_permanent: bool = False) -> int:
+    """Retries granted: 1 after the first failure, at most max_retries. A permanent failure grants none."""
+    failures -= is_permanent and failures > 0
     return failures if max_retries is None else min(failures, max_retries)
 
 

@@ -55,6 +55,7 @@ class Job(NamedTuple):
     run_id: UUID | None = None  # the run that it is a step of
     step: int | None = None  # which of its steps
     run_traceparent: str | None = None  # what the run was begun with
+    submitted_by: str | None = None  # who handed its event in; None: Redrive itself
 
 
 class Exchange(NamedTuple):
@@ -99,6 +100,7 @@ class Settlement(NamedTuple):
     took_s: float
     output: bytes | None = None
     output_is_cut: bool = False
+    ended_s: float | None = None  # when the try ended, by time.perf_counter
 
 
 class Settled(NamedTuple):

@@ -67,6 +67,7 @@ class ExpiredTask(NamedTuple):
     endpoint_id: UUID | None = None
     run_id: UUID | None = None
     step: int | None = None
+    submitted_by: str | None = None
 
 
 class Expiries(NamedTuple):

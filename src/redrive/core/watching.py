@@ -57,7 +57,7 @@ def word_of(event: str, facts: Facts) -> str | None:
     """What a log line tells, in a word; None where it is told by another, or is no transition."""
     if event == "status_transition":
         old, new = facts.get("old_status"), facts.get("new_status")
-        if old in (None, "received") and new in ("received", "queued"):
+        if (old, new) == (None, "received"):
             return "accepted"
         return "delivered" if (old, new) == ("queued", "delivered") else None
     if event == "event_failed" and facts.get("reason") == Reason.SKIPPED:

@@ -5,6 +5,7 @@ A line of its own for each task that an event fanned out to: `old_status` and `n
 No payload, no header and no answer of a receiver comes here; error messages were redacted when they were made.
 """
 
+import time
 from collections.abc import Sequence
 from datetime import datetime
 
@@ -23,6 +24,7 @@ log = Watched(structlog.get_logger("redrive.worker"))
 
 Facts = dict[str, object]
 
+_OF_THE_ERROR = frozenset({"error", "error_type"})
 _MOVED = {"old_status": EventStatus.QUEUED.value, "new_status": EventStatus.DELIVERED.value}
 
 
@@ -36,7 +38,8 @@ def tell(result: Settled, max_retries: int | None) -> None:
     """Log what a settlement came to, but for a first try that succeeded. `max_retries` is the policy's."""
     job, outcome, decision, *_ = result.settlement
     failures = job.attempts + isinstance(outcome, Failure)
-    facts = _facts(job, retry_attempts(failures, max_retries))
+    is_permanent = isinstance(decision, Die) and decision.reason is Reason.PERMANENT
+    facts = _facts(job, retry_attempts(failures, max_retries, is_permanent=is_permanent))
     if not result.held_lease:
         log.warning("lease_lost", **facts, fence=job.fence)
         return
@@ -59,7 +62,7 @@ def tell(result: Settled, max_retries: int | None) -> None:
             "event_failed",
             **facts,
             reason=decision.reason.value,
-            failed_at=_iso(result.settled_at),
+            failed_at=_utc(result.settled_at),
             last_error=last_error,
         )
         _transition(facts, EventStatus.FAILED)
@@ -67,7 +70,12 @@ def tell(result: Settled, max_retries: int | None) -> None:
     if job.run_id is not None and job.step is not None:
         facts["scheduled_as"] = schedule_id(str(job.run_id), job.step, failures + 1, job.generation)
     delay_ms = round(decision.delay.total_seconds() * 1000) if isinstance(decision, RetryIn) else None
-    log.warning("delivery_failure", **facts, next_retry_at=_iso(result.next_due_at), scheduled_in_ms=delay_ms)
+    waits: Facts = {"next_retry_at": _utc(result.next_due_at), "retry_in_ms": delay_ms}
+    if result.settlement.ended_s is not None:
+        waits["scheduling_latency_ms"] = round((time.perf_counter() - result.settlement.ended_s) * 1000, 3)
+    log.warning("delivery_failure", **facts, **waits)
+    if delay_ms is not None:
+        log.info("retry_scheduled", **{name: facts[name] for name in facts if name not in _OF_THE_ERROR}, **waits)
     _transition(facts, EventStatus.QUEUED)
 
 
@@ -86,7 +94,7 @@ def tell_expired(tasks: Sequence[ExpiredTask]) -> None:
             "event_failed",
             **facts,
             reason=Reason.EXPIRED.value,
-            failed_at=_iso(task.died_at),
+            failed_at=_utc(task.died_at),
             last_error=task.message,
         )
         _transition(facts, EventStatus.FAILED)
@@ -102,6 +110,7 @@ def _facts(task: Job | ExpiredTask, retries: int) -> Facts:
         "correlation_id": task.correlation_id,
         "event_type": task.event_type,
         "endpoint_id": None if task.endpoint_id is None else str(task.endpoint_id),
+        **lines.who(task.submitted_by),
     }
     if task.run_id is None:
         return facts
@@ -112,5 +121,5 @@ def _transition(facts: Facts, new: EventStatus) -> None:
     log.info("status_transition", **facts, old_status=EventStatus.QUEUED.value, new_status=new.value)
 
 
-def _iso(moment: datetime | None) -> str | None:
-    return moment.isoformat() if moment else None
+def _utc(moment: datetime | None) -> str | None:
+    return lines.utc(moment) if moment else None

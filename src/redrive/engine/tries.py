@@ -151,7 +151,7 @@ class Tries:
             except Exception as error:  # noqa: BLE001 - a bug of ours must not keep the lease and its slot
                 self._end(Settlement(job, None, _undecided(job, error), NO_EXCHANGE, took_s))
                 return
-        self._end(Settlement(job, outcome, decision, exchange, took_s, output, output_is_cut))
+        self._end(Settlement(job, outcome, decision, exchange, took_s, output, output_is_cut, began + took_s))
 
     def _end(self, settlement: Settlement) -> None:
         key = id(settlement.job)

@@ -19,7 +19,8 @@ _COLOURS = {"debug": 90, "info": 36, "warning": 33, "error": 31, "critical": 35}
 _DIM, _BOLD = 90, 1
 # What a person looks for first, before anything else; and behind it, what only leads elsewhere.
 _FIRST = ("old_status", "new_status", "attempt", "retry_attempts", "error", "error_type", "why", "reason")
-_LAST = ("event_id", "task", "run_id", "step_index", "endpoint_id", "org_id", "user_id", "key_id", "correlation_id")
+_WHERE = ("event_id", "task", "run_id", "step_index", "endpoint_id", "org_id")
+_LAST = (*_WHERE, "actor", "user_id", "key_id", "correlation_id")
 _LEFT_OUT = frozenset({"event", "level", "@timestamp", "service"})
 _ID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}|[0-9a-f]{32}")
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT(\d\d:\d\d:\d\d)(\.\d{1,3})?\d*(Z|\+00:00)?")

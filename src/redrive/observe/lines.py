@@ -41,6 +41,8 @@ def write_to(file: File | None, service: str) -> None:
     _sink.file, _sink.service = file, service
 
 
+SYSTEM = "system"  # the actor of what nobody asked for
+
 Level = Literal["info", "warning", "error"]
 
 _SEVERITY = {"info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
@@ -55,18 +57,22 @@ def _are_written(level: Level) -> bool:
     return bool(log.is_enabled_for(_SEVERITY[level]))
 
 
-@lru_cache(maxsize=1024)
-def who(actor: str | None) -> dict[str, object]:
-    """Who did something, as lines say it: an API key by its id, a person by theirs, anybody else by what they are.
+def utc(moment: datetime) -> str:
+    """A time as every line has it."""
+    return moment.astimezone(UTC).isoformat().replace("+00:00", "Z")
 
-    Not to be changed: the same one gets the same again.
+
+@lru_cache(maxsize=1024)
+def who(submitted_by: str | None, actor: str | None = None) -> dict[str, object]:
+    """Who acted, and who handed in what it is about: an API key by its id, a person by theirs, others by what they are.
+
+    Without an actor Redrive itself acted. Do not change the answer: it is shared.
     """
-    if actor is None:
-        return {}
-    kind, _, id_ = actor.partition(":")
-    if kind == "key":
-        return {"key_id": id_}
-    return {"user_id": id_ if kind == "user" else actor}
+    acted: dict[str, object] = {"actor": actor or SYSTEM}
+    if submitted_by is None:
+        return acted
+    kind, _, id_ = submitted_by.partition(":")
+    return acted | ({"key_id": id_} if kind == "key" else {"user_id": id_ if kind == "user" else submitted_by})
 
 
 def say_all(event: str, lines: Iterable[dict[str, object]], level: Level = "info") -> None:
@@ -80,7 +86,7 @@ def say_all(event: str, lines: Iterable[dict[str, object]], level: Level = "info
         for line in lines:
             log.log(_SEVERITY[level], event, **line)
         return
-    now = datetime.now(UTC).isoformat().replace("+00:00", "Z")
+    now = utc(datetime.now(UTC))
     told = list(lines)
     LOG_LINES.add((level,), len(told))
     _sink.file.write(encoded_lines(told, {"event": event, "service": _sink.service, "level": level, "@timestamp": now}))

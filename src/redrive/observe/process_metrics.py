@@ -173,7 +173,7 @@ class WorkerNotes:
         bounds = ATTEMPT_SECONDS.bounds
         successes = 0
         spent_s = 0.0
-        for (job, outcome, _, _, took_s, _, _), held_lease, _, _, _ in settled:
+        for (job, outcome, _, _, took_s, _, _, _), held_lease, _, _, _ in settled:
             if not held_lease:
                 LEASES_LOST.add()
             if outcome is None:

@@ -11,7 +11,7 @@ from redrive.core.ids import id_of_key
 from redrive.core.outcome import Category, Failure
 from redrive.core.redact import redact_text
 from redrive.library import MAX_NAME_CHARS, body_of
-from redrive.store.events import MAX_PAYLOAD_BYTES, NewEvent
+from redrive.store.events import MAX_PAYLOAD_BYTES, NewEvent, new_correlation_id
 from redrive.store.orgs import new_id
 
 
@@ -47,7 +47,7 @@ def reported_event(
         handler=handler,
         policy=policy,
         external_system=external_system,
-        correlation_id=correlation_id,
+        correlation_id=correlation_id or new_correlation_id(),
     )
 
 

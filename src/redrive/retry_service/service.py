@@ -139,7 +139,7 @@ class RetryService:
             policy=policy or (self._app.policy_of(name) if name else None),
             external_system=external_system,
             correlation_id=correlation_id,
-        )
+        )._replace(submitted_by=self._actor)
         added = await reported.add_failed(stores.engine, event, failure_reported(error), self._clock, roll=self._dice())
         match added.verdict:
             case "no_endpoint":

@@ -79,7 +79,7 @@ class Onward:
             error=failure.message,
             error_type=_error_type(failure),
             delay_s=round(delay.total_seconds(), 3),
-            scheduled_in_ms=round(delay.total_seconds() * 1000),
+            retry_in_ms=round(delay.total_seconds() * 1000),
         )
         if queue not in self._known:
             await self._make(queue)

@@ -202,7 +202,7 @@ async def begin_generation(
     delay_s = delay.total_seconds() if delay else 0.0
     given = (delay_s, act.actor, act.because, policy_id, edit, order)
     await session.execute("redrive", session.org_id, letter["task_id"], clock.now(), *given)
-    transitions.tell(
+    await transitions.tell(
         session,
         act,
         EventStatus.FAILED,
@@ -226,7 +226,7 @@ async def mark(session: Session, task_id: UUID, verb: str, act: Act) -> Refusal 
         return refusal
     await session.execute("mark_dead_letter", session.org_id, task_id, wanted, act.actor, act.because)
     await audit.record(session, act, f"dead_letter.{verb}", "dead_letter", task_id, before={"state": row["state"]})
-    transitions.tell_letters(session, act, [(row["event_id"], task_id, row["state"])], wanted)
+    await transitions.tell_letters(session, act, [(row["event_id"], task_id, row["state"])], wanted)
     return None
 
 

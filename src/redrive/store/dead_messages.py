@@ -8,6 +8,7 @@ message only then, and by the destination that publishes it again.
 import json
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from hashlib import blake2b, sha256
@@ -23,6 +24,7 @@ from redrive.core.trace import as_headers
 from redrive.observe import lines
 from redrive.store.clock import Clock
 from redrive.store.db import Database, Record, Session, array_or_null, past_deadlocks
+from redrive.store.events import new_correlation_id
 from redrive.store.orgs import find_org, new_id
 from redrive.store.tasks import Tasks
 
@@ -67,6 +69,7 @@ class DeadMessages:
         self._clock = clock
 
     async def keep(self, messages: Sequence[DeadMessage]) -> list[bool]:
+        messages = [replace(one, correlation_id=one.correlation_id or new_correlation_id()) for one in messages]
         ids = [_event_id(self._org_id, message) for message in messages]
         first = {event_id: place for place, event_id in reversed(list(enumerate(ids)))}
         new = [_Kept(messages[place], event_id, new_id()) for event_id, place in sorted(first.items())]
@@ -89,7 +92,7 @@ class DeadMessages:
             "correlation_id": message.correlation_id,
             "reason": message.reason.value,
             "error_type": message.failure.category.value,
-            "failed_at": None if message.failed_at is None else message.failed_at.isoformat(),
+            "failed_at": None if message.failed_at is None else lines.utc(message.failed_at),
             "last_error": message.failure.message,
         }
 

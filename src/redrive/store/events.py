@@ -3,6 +3,7 @@
 accept() is called by the API's committer and by the CLI; the reads serve the API.
 """
 
+import os
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 from datetime import datetime
@@ -23,6 +24,11 @@ MAX_BATCH_EVENTS = 1_000
 JSON_TYPE = "application/json"
 
 
+def new_correlation_id() -> str:
+    """For what came without one."""
+    return os.urandom(16).hex()
+
+
 class NewEvent(NamedTuple):
     org_id: UUID
     id: UUID
@@ -37,6 +43,7 @@ class NewEvent(NamedTuple):
     correlation_id: str | None = None
     content_type: str | None = None  # of the body; None: JSON
     headers: str | None = None  # to be sent with its deliveries: a JSON object of texts
+    submitted_by: str | None = None  # an actor, like key:<id>; None: Redrive itself
 
 
 class Receipt(NamedTuple):
@@ -108,7 +115,7 @@ async def accept_test(session: Session, event: NewEvent, act: Act, clock: Clock)
         await session.execute("queue_notices", [event.org_id], [event.id], TEST_KINDS, NOTICE_PREFIX)
         await session.execute("make_test", event.org_id, event.id, once)
         await audit.record(session, act, "endpoint.test", "endpoint", event.endpoint_id, after={"event_id": event.id})
-        transitions.tell_accepted(session, [(event, receipt, act.actor)])
+        transitions.tell_accepted(session, [(event, receipt)])
     return receipt
 
 

@@ -28,20 +28,20 @@ async def list_inbox(
     after: Sequence[object] | None,
     max_bytes: int = MAX_PAGE_BYTES,
 ) -> Page:
-    """Oldest first, with payloads of `max_bytes` together, one at least.
+    """Oldest timestamp first, ties by arrival; with payloads of `max_bytes` together, one at least.
 
     The total is None with a type, and where it would take long to count. It is counted once, for the first page: to
     count takes longer than to read, so the key of the next page carries it on.
     """
     name = "list_inbox_failed" if status == "failed" else "list_inbox"
-    *place, counted = after or (None, None, None)
+    *place, counted = after or (None, None, None, None)
     rows = await session.fetch(name, session.org_id, event_type, *place, limit + 1, max_bytes)
     kept = rows[:limit]
     if counted is None:
         counted = _UNCOUNTED if event_type else await _count(session, status)
     assert isinstance(counted, int)
     has_more = bool(rows) and rows[0]["found"] > len(kept)
-    next_key = (kept[-1]["received_at"], kept[-1]["id"], counted) if has_more else None
+    next_key = (kept[-1]["occurred_at"], kept[-1]["received_at"], kept[-1]["id"], counted) if has_more else None
     return Page(kept, next_key, None if counted == _UNCOUNTED else counted)
 
 
@@ -59,7 +59,7 @@ async def acknowledge(session: Session, event_id: UUID, act: Act, clock: Clock) 
     """
     if await session.fetchrow("ack_event", session.org_id, event_id, clock.now(), act.actor) is not None:
         await audit.record(session, act, "event.ack", "event", event_id)
-        transitions.tell(session, act, EventStatus.RECEIVED, EventStatus.DELIVERED, event_id=event_id)
+        await transitions.tell(session, act, EventStatus.RECEIVED, EventStatus.DELIVERED, event_id=event_id)
         return "received"
     stands = await get_event_status(session, event_id)
     return None if stands is None else str(stands["status"])

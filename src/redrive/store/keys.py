@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
+from functools import cached_property
 from uuid import UUID
 
 from redrive.core.limits import DEFAULT_LIMITS, Limits
@@ -39,7 +40,7 @@ class TooManyKeys(Exception):
     """An org has as many keys as one may have; the text says what to do."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Caller:
     """Who is asking, in which org, with which role, and what they are limited to."""
 
@@ -57,7 +58,7 @@ class Caller:
     def may(self, action: Action) -> bool:
         return may(self.role, action, self.scope)
 
-    @property
+    @cached_property
     def actor(self) -> str:
         return f"{self.kind}:{self.id}"
 

@@ -14,7 +14,7 @@ from redrive.core.channels import NOTICE_KINDS, NOTICE_PREFIX
 from redrive.core.notices import Call, Notice
 from redrive.store.clock import Clock
 from redrive.store.db import Database, Record, Session
-from redrive.store.events import MAX_BATCH_EVENTS, NewEvent, accept
+from redrive.store.events import MAX_BATCH_EVENTS, NewEvent, accept, new_correlation_id
 from redrive.store.paging import Page, page_of
 from redrive.store.transitions import tell_accepted
 
@@ -54,7 +54,7 @@ class Notices:
         for start in range(0, len(events), MAX_BATCH_EVENTS):
             some = events[start : start + MAX_BATCH_EVENTS]
             receipts = await accept(session, some, self._clock)
-            tell_accepted(session, [(event, receipt, None) for event, receipt in zip(some, receipts, strict=True)])
+            tell_accepted(session, list(zip(some, receipts, strict=True)))
             for event, receipt in zip(some, receipts, strict=True):
                 if receipt.verdict not in ("accepted", "duplicate"):
                     log.warning("notice_not_sent", endpoint_id=str(event.endpoint_id), verdict=receipt.verdict)
@@ -99,4 +99,5 @@ def _event(notice: Notice, row: Record) -> NewEvent:
         msgspec.json.encode(body),
         occurred_at=notice.at,
         endpoint_id=row["endpoint_id"],
+        correlation_id=new_correlation_id(),
     )

@@ -160,7 +160,7 @@ class Acts:
         await self._audit("dead_letter", items)
         moved = [transitions.Moved(item["event_id"], item["task_id"], 1) for item in items]
         old, new = EventStatus.FAILED, EventStatus.QUEUED
-        transitions.tell_all(self._session, self._act, old, new, moved, org_id=self._org_id)
+        await transitions.tell_all(self._session, self._act, old, new, moved, org_id=self._org_id)
 
     async def _act_on(self, items: Sequence[Record]) -> None:
         if not items:
@@ -182,10 +182,10 @@ class Acts:
             ]
             errors = [_last_error(item) for item in items]
             how = (self._session, act, moved, errors)
-            transitions.tell_given_up(*how, reason=Reason.SKIPPED, failed_at=failed_at, org_id=org_id)
+            await transitions.tell_given_up(*how, reason=Reason.SKIPPED, failed_at=failed_at, org_id=org_id)
         elif action != "retry":  # what only hurries a task moves nothing
             letters = [(item["event_id"], item["task_id"], item["letter_state"]) for item in items]
-            transitions.tell_letters(self._session, act, letters, MARKS[action], org_id=org_id)
+            await transitions.tell_letters(self._session, act, letters, MARKS[action], org_id=org_id)
 
     async def _patched(self, verdict: Verdict, patch: dict[str, object]) -> Verdict:
         """A replay of its own, with its entry in the audit: each payload is another."""

@@ -23,6 +23,7 @@ async def delete_event(session: Session, event_id: UUID, act: Act) -> Refusal | 
         return Refusal.UNKNOWN
     was = dict(described)
     # Fewer locked than it has: it was handed in just after the look for its tasks, which are under way.
+    submitted_by = was.pop("submitted_by")
     if any(task["open"] for task in tasks) or was.pop("tasks") != len(tasks):
         return Refusal.IN_PROGRESS
     if any(task["run_id"] is not None for task in tasks):
@@ -32,5 +33,5 @@ async def delete_event(session: Session, event_id: UUID, act: Act) -> Refusal | 
     if gone is None or gone["events"] == 0:  # without tasks nothing was held: somebody else was first
         return Refusal.UNKNOWN
     await audit.record(session, act, "event.delete", "event", event_id, before=was)
-    transitions.tell_deleted(session, act, event_id, str(was["status"]))
+    transitions.tell_deleted(session, act, event_id, str(was["status"]), submitted_by)
     return None

@@ -4,6 +4,7 @@ They are written down as a worker writes down its own: a lease, an attempt with 
 policy, in one transaction. Called by retry_service.
 """
 
+import time
 from datetime import timedelta
 from typing import NamedTuple
 from uuid import UUID
@@ -54,7 +55,7 @@ async def _add_failed(engine: Database, event: NewEvent, failure: Failure, clock
         job = await _lease(session, event.org_id, task_id, clock)
         policy = (await tasks.policies([(job.org_id, job.policy_id)]))[job.policy_id]
         decision = decide(policy, failure, failures=1, age=timedelta(0), roll=roll)
-        transitions.tell_accepted(session, [(event, receipt, None)])
+        transitions.tell_accepted(session, [(event, receipt)])
         return Added(receipt.verdict, task_id, await _settle(tasks, job, failure, decision), policy.max_retries)
 
 
@@ -71,7 +72,7 @@ async def mark_failed(session: Session, task_id: UUID, failure: Failure, act: Ac
             moved = transitions.Moved(job.event_id, task_id, retries_granted(entry, job.attempts + 1))
             assert settled.settled_at is not None, "a failure was settled"
             how = (session, act, [moved], [failure.message])
-            transitions.tell_given_up(*how, reason=Reason.EXHAUSTED, failed_at=settled.settled_at)
+            await transitions.tell_given_up(*how, reason=Reason.EXHAUSTED, failed_at=settled.settled_at)
             return None
         case "leased":
             return Refusal.IN_PROGRESS
@@ -83,10 +84,11 @@ async def mark_failed(session: Session, task_id: UUID, failure: Failure, act: Ac
 async def _lease(session: Session, org_id: UUID, task_id: UUID, clock: Clock) -> Job:
     row = await session.fetchrow("lease_task", org_id, task_id, clock.now(), new_id())
     assert row is not None, "it waits, and is locked by this transaction"
-    return Job(*row)
+    *facts, submitted_by = row
+    return Job(*facts)._replace(submitted_by=submitted_by)
 
 
 async def _settle(tasks: Tasks, job: Job, failure: Failure, decision: Decision) -> Settled:
-    (settled,) = await tasks.settle([Settlement(job, failure, decision, NO_EXCHANGE, 0.0)])
+    (settled,) = await tasks.settle([Settlement(job, failure, decision, NO_EXCHANGE, 0.0, ended_s=time.perf_counter())])
     assert settled.held_lease, "nobody else has seen this lease"
     return settled

@@ -168,7 +168,7 @@ async def skip(session: Session, task_id: UUID, act: Act, clock: Clock) -> Refus
             await audit.record(session, act, "task.skip", "task", task_id)
             moved = transitions.Moved(entry["event_id"], task_id, retries_granted(entry, entry["attempts"]))
             how = (session, act, [moved], [message])
-            transitions.tell_given_up(*how, reason=Reason.SKIPPED, failed_at=died["failed_at"])
+            await transitions.tell_given_up(*how, reason=Reason.SKIPPED, failed_at=died["failed_at"])
             return None
         case "leased":
             return Refusal.IN_PROGRESS

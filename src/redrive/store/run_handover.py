@@ -9,7 +9,7 @@ from redrive.core.ids import id_of_key
 from redrive.core.json_depth import MAX_JSON_DEPTH, is_too_deep
 from redrive.core.trace import traceparent_of
 from redrive.core.workflow import Workflow
-from redrive.store.events import MAX_PAYLOAD_BYTES
+from redrive.store.events import MAX_PAYLOAD_BYTES, new_correlation_id
 from redrive.store.handover import SqlFunction, call
 from redrive.store.orgs import new_id
 from redrive.store.runs import NewRun, first_step
@@ -57,7 +57,7 @@ async def start_run(
     bindings = msgspec.json.decode(row.bindings, type=tuple[Binding, ...])
     version = Version(row.org_id, row.id, row.version, definition, bindings)
     run_id = new_id() if idempotency_key is None else id_of_key(row.org_id, "run", idempotency_key)
-    run = NewRun(run_id, input, correlation_id, traceparent_of(traceparent))
+    run = NewRun(run_id, input, correlation_id or new_correlation_id(), traceparent_of(traceparent))
     step = first_step(version, run, await call(connection, _NOW))
     given = (run.input, run.correlation_id, run.traceparent, "library")
     verdict = await call(connection, _HAND_IN_RUN, version.org_id, version.id, run.id, *given, *step[3:])

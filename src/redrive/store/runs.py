@@ -4,7 +4,7 @@ Called by the API, the pages and the command line; every action of a person is a
 """
 
 from collections.abc import Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, field
 from datetime import datetime
 from enum import Enum
 from uuid import UUID
@@ -19,6 +19,7 @@ from redrive.store.audit import Act
 from redrive.store.clock import Clock
 from redrive.store.counters import count_of
 from redrive.store.db import Record, Session
+from redrive.store.events import new_correlation_id
 from redrive.store.paging import MAX_COUNTED, Page, page_of
 from redrive.store.steps import Next, next_step, scope_of, skip_step, time_for
 from redrive.store.transitions import tell_of, tell_run
@@ -44,7 +45,7 @@ class NewRun:
 
     id: UUID
     input: bytes
-    correlation_id: str | None = None
+    correlation_id: str = field(default_factory=new_correlation_id)
     traceparent: str | None = None
 
 
@@ -81,6 +82,7 @@ async def begin_run(session: Session, version: Version, run: NewRun, act: Act, c
             run_id=run.id,
             workflow=version.workflow.name,
             correlation_id=run.correlation_id,
+            created_by=act.actor,
             actor=act.actor,
         )
     return verdict
@@ -148,7 +150,7 @@ async def cancel_run(session: Session, run_id: UUID, act: Act, clock: Clock) -> 
     for task in tasks:
         if task["state"] in ("waiting", "held"):
             await skip_step(session, task, clock)
-            transitions.tell(
+            await transitions.tell(
                 session, act, EventStatus.QUEUED, EventStatus.FAILED, event_id=task["event_id"], task_id=task["id"]
             )
         elif task["letter_state"] == "open":

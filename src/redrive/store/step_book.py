@@ -71,7 +71,7 @@ class StoredSteps:
             headers=_context(job),
         )
         (receipt,) = await accept(self._db, [event], self._clock)
-        lines.say_all("status_transition", accepted([(event, receipt, None)]))
+        lines.say_all("status_transition", accepted([(event, receipt)]))
         return event_id if receipt.verdict in ("accepted", "duplicate") else _WHY_NOT[receipt.verdict]
 
     async def effect(self, org_id: UUID, key: str) -> bytes | None:

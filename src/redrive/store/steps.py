@@ -241,6 +241,7 @@ def _tell_death(session: Session, job: Job) -> None:
         run_id=job.run_id,
         workflow=job.event_type.rpartition(".")[0],
         correlation_id=job.correlation_id,
+        created_by=job.submitted_by,
     )
 
 

@@ -4,7 +4,7 @@ the store's actions.
 The engine's own transitions of events are logged by the worker that made them.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
@@ -27,6 +27,8 @@ log = Watched(structlog.get_logger("redrive.transitions"))
 
 Facts = dict[str, object]
 
+_QUEUED: Facts = {**lines.who(None), "old_status": "received", "new_status": "queued"}
+
 
 class Moved(NamedTuple):
     """A task that takes its event elsewhere."""
@@ -36,7 +38,7 @@ class Moved(NamedTuple):
     retry_attempts: int = 0
 
 
-def tell(
+async def tell(
     session: Session,
     act: Act,
     old: EventStatus,
@@ -48,10 +50,10 @@ def tell(
     org_id: UUID | None = None,
 ) -> None:
     """Say it once it is so: a transaction that is rolled back has changed nothing. `org_id`: unless the session's."""
-    tell_all(session, act, old, new, [Moved(event_id, task_id, retry_attempts)], org_id=org_id)
+    await tell_all(session, act, old, new, [Moved(event_id, task_id, retry_attempts)], org_id=org_id)
 
 
-def tell_all(
+async def tell_all(
     session: Session,
     act: Act,
     old: EventStatus,
@@ -61,15 +63,16 @@ def tell_all(
     org_id: UUID | None = None,
 ) -> None:
     """The same of many: a bulk action says as much as each alone, together."""
+    submitters = await _submitters(session, [one.event_id for one in moved], org_id)
     facts = [
-        _of(session, act, one.event_id, one.task_id, org_id)
+        _of(session, act, one.event_id, one.task_id, org_id, submitters)
         | {"old_status": old.value, "new_status": new.value, "retry_attempts": one.retry_attempts}
         for one in moved
     ]
     session.after_commit(partial(lines.say_all, "status_transition", facts))
 
 
-def tell_given_up(
+async def tell_given_up(
     session: Session,
     act: Act,
     moved: Sequence[Moved],
@@ -80,61 +83,80 @@ def tell_given_up(
     org_id: UUID | None = None,
 ) -> None:
     """A person has given tasks up: they died by that. `errors`: the last of each, redacted when it was kept."""
+    submitters = await _submitters(session, [one.event_id for one in moved], org_id)
     facts = [
-        _of(session, act, one.event_id, one.task_id, org_id)
+        _of(session, act, one.event_id, one.task_id, org_id, submitters)
         | {"retry_attempts": one.retry_attempts, "reason": reason.value}
-        | {"failed_at": failed_at.isoformat(), "last_error": error}
+        | {"failed_at": lines.utc(failed_at), "last_error": error}
         for one, error in zip(moved, errors, strict=True)
     ]
     session.after_commit(partial(lines.say_all, "event_failed", facts, "error"))
-    tell_all(session, act, EventStatus.QUEUED, EventStatus.FAILED, moved, org_id=org_id)
+    await tell_all(session, act, EventStatus.QUEUED, EventStatus.FAILED, moved, org_id=org_id)
 
 
-def tell_letters(
+async def tell_letters(
     session: Session, act: Act, letters: Sequence[tuple[UUID, UUID, str]], new: str, *, org_id: UUID | None = None
 ) -> None:
     """What a person said of dead letters: the event and the task of each, and what it was before."""
+    submitters = await _submitters(session, [event_id for event_id, _, _ in letters], org_id)
     facts = [
-        _of(session, act, event_id, task_id, org_id) | {"old_state": old, "new_state": str(new)}
+        _of(session, act, event_id, task_id, org_id, submitters) | {"old_state": old, "new_state": str(new)}
         for event_id, task_id, old in letters
     ]
     session.after_commit(partial(lines.say_all, "dead_letter_transition", facts))
 
 
-def tell_deleted(session: Session, act: Act, event_id: UUID, old: str) -> None:
-    facts = _of(session, act, event_id, None, None) | {"old_status": old, "new_status": None}
+def tell_deleted(session: Session, act: Act, event_id: UUID, old: str, submitted_by: str | None) -> None:
+    facts = _of(session, act, event_id, None, None, {event_id: submitted_by}) | {"old_status": old, "new_status": None}
     session.after_commit(partial(lines.say_all, "event_deleted", [facts]))
 
 
-def accepted(events: "Iterable[tuple[NewEvent, Receipt, str | None]]") -> list[Facts]:
-    """The first transition of each, with who handed it in: it is received, and queued if somebody is to get it."""
-    return [
-        {
+def accepted(events: "Iterable[tuple[NewEvent, Receipt]]") -> list[Facts]:
+    """The first transitions of each: it is received, and queued if somebody is to get it."""
+    facts: list[Facts] = []
+    for event, receipt in events:
+        if receipt.verdict != "accepted":
+            continue
+        created: Facts = {
             "event_id": event.id,
             "org_id": event.org_id,
-            **lines.who(actor),
-            "old_status": "received" if receipt.status == "queued" else None,
-            "new_status": receipt.status,
+            **lines.who(event.submitted_by, event.submitted_by),
+            "old_status": None,
+            "new_status": "received",
             "retry_attempts": 0,
             "correlation_id": event.correlation_id,
             "event_type": event.event_type,
         }
-        for event, receipt, actor in events
-        if receipt.verdict == "accepted"
-    ]
+        facts.append(created)
+        if receipt.status == "queued":
+            facts.append(created | _QUEUED)
+    return facts
 
 
-def tell_accepted(session: Session, events: "Sequence[tuple[NewEvent, Receipt, str | None]]") -> None:
+def tell_accepted(session: Session, events: "Sequence[tuple[NewEvent, Receipt]]") -> None:
     """Events that Redrive itself hands in, or a person for a test."""
     session.after_commit(partial(lines.say_all, "status_transition", accepted(events)))
 
 
-def _of(session: Session, act: Act, event_id: UUID, task_id: UUID | None, org_id: UUID | None) -> Facts:
+async def _submitters(session: Session, event_ids: Sequence[UUID], org_id: UUID | None) -> Mapping[UUID, str | None]:
+    """Who handed these events in."""
+    rows = await session.fetch("submitters", org_id or session.org_id, list(set(event_ids)))
+    return {row["id"]: row["submitted_by"] for row in rows}
+
+
+def _of(
+    session: Session,
+    act: Act,
+    event_id: UUID,
+    task_id: UUID | None,
+    org_id: UUID | None,
+    submitters: Mapping[UUID, str | None],
+) -> Facts:
     return {
         "event_id": str(event_id),
         "task": None if task_id is None else str(task_id),
         "org_id": str(org_id or session.org_id),
-        **lines.who(act.actor),
+        **lines.who(submitters.get(event_id), act.actor),
         "correlation_id": act.correlation_id,
     }
 
@@ -148,6 +170,7 @@ def tell_run(
     run_id: UUID,
     workflow: str,
     correlation_id: str | None,
+    created_by: str | None = None,
     actor: str | None = None,
 ) -> None:
     """The same of a run. `old` is None where it begins; `actor` where a person did it."""
@@ -158,7 +181,7 @@ def tell_run(
             run_id=str(run_id),
             workflow=workflow,
             org_id=str(org_id),
-            **lines.who(actor),
+            **lines.who(created_by, actor),
             old_status=old,
             new_status=new,
             correlation_id=correlation_id,
@@ -176,5 +199,6 @@ def tell_of(session: Session, run: Record, new: str, actor: str | None = None) -
         run_id=run["id"],
         workflow=run["workflow"],
         correlation_id=run["correlation_id"],
+        created_by=run["created_by"],
         actor=actor,
     )

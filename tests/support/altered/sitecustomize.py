@@ -36,7 +36,6 @@ def answer_before_the_commit() -> None:
 
     from redrive.api.committer import Committer, Told
     from redrive.store.events import NewEvent, Receipt
-    from redrive.store.keys import Caller
 
     plain = Committer.hand_in
     requests = itertools.count()
@@ -47,15 +46,14 @@ def answer_before_the_commit() -> None:
         tell: Told,
         *,
         alone: bool = False,
-        by: Caller | None = None,
         **more: Any,
     ) -> None:
         if next(requests) % 2 == 0:
-            plain(self, events, tell, alone=alone, by=by, **more)
+            plain(self, events, tell, alone=alone, **more)
             return
 
         def store() -> None:
-            plain(self, events, lambda _: None, alone=alone, by=by, **more)
+            plain(self, events, lambda _: None, alone=alone, **more)
 
         loop = asyncio.get_running_loop()
         loop.call_later(COMMIT_LATE_S, store)

@@ -175,6 +175,7 @@ async def send_test(
         body,
         endpoint_id=wanted,
         correlation_id=correlation_of(request),
+        submitted_by=caller.actor,
     )
     # Only the engine's role may accept events; the org is named for the audit.
     async with context.engine_db.tenant(caller.org_id, caller.role) as session:

@@ -25,7 +25,7 @@ router = APIRouter(prefix="/v1/inbox", tags=["inbox"], dependencies=SCHEMES)
 
 @router.get("", responses=shows(Inbox))
 async def list_inbox(query: Annotated[InboxQuery, Query()], caller: Reader, context: Context) -> Response:
-    """Events that wait to be acknowledged, or those that failed, oldest first.
+    """Events that wait to be acknowledged, or those that failed: oldest `timestamp` first, ties by arrival.
 
     A page ends early where its payloads would be more than 8 MiB (512 KiB where what looks secret is hidden);
     `has_more` and the cursor say that it goes on.

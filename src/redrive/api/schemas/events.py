@@ -28,6 +28,7 @@ _EVENT = {
     "policy": None,
     "external_system": "billing",
     "correlation_id": "757cb07df635c01c2ae7d66e5c3daf9e",
+    "submitted_by": "key:01a1e05b-5ed0-7aa4-8b7c-0d3cbb9d4a51",
     "received_at": "2026-11-15T17:57:25.844434Z",
     "delivered_at": None,
     "failed_at": None,
@@ -48,6 +49,9 @@ class Event(Answer):
     policy: str | None
     external_system: str | None
     correlation_id: str | None
+    submitted_by: str | None = Field(
+        description="Who handed it in: a key or a user. Null: Redrive or a Python program."
+    )
     received_at: datetime
     delivered_at: datetime | None
     failed_at: datetime | None
@@ -60,7 +64,9 @@ class EventStatus(Answer):
 
     event_id: UUID
     status: Status
-    retry_attempts: int = Field(description="Retries granted, of the task that was retried most.")
+    retry_attempts: int = Field(
+        description="Retries granted, of the task that was retried most. A permanent failure grants none."
+    )
     last_retry_at: datetime | None = Field(description="When the latest failed try ended.")
     failed_at: datetime | None
     next_retry_at: datetime | None = Field(description="The soonest retry; null when none is scheduled.")

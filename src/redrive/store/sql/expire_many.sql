@@ -37,7 +37,7 @@ letter AS (
          error_message = excluded.error_message, config = excluded.config, failed_at = excluded.failed_at,
          generation = excluded.generation, created_at = excluded.created_at, updated_at = excluded.updated_at,
          replay_outcome = 'failed')
-SELECT d.org_id, d.id, d.event_id, d.attempts, d.updated_at AS died_at, d.message, e.correlation_id, d.event_type, d.endpoint_id, d.run_id, d.step,
+SELECT d.org_id, d.id, d.event_id, d.attempts, d.updated_at AS died_at, d.message, e.correlation_id, d.event_type, d.endpoint_id, d.run_id, d.step, e.submitted_by,
        (p.spec ->> 'max_retries')::integer AS max_retries
   FROM died d
   JOIN redrive.event e ON e.org_id = d.org_id AND e.id = d.event_id

@@ -8,7 +8,7 @@ WITH taken AS (
    WHERE t.org_id = $1 AND t.id = $2 AND t.state = 'waiting'
   RETURNING t.*, c.now)
 SELECT t.org_id, t.id, t.event_id, t.endpoint_id, t.policy_id, t.kind, t.queue, t.event_type, t.fence, t.attempts,
-       t.generation, t.begun_at, p.timeout_s, false AS lost, t.now, e.correlation_id, e.body, e.content_type
+       t.generation, t.begun_at, p.timeout_s, false AS lost, t.now, e.correlation_id, e.body, e.content_type, e.submitted_by
   FROM taken t
   JOIN redrive.event e ON e.org_id = t.org_id AND e.id = t.event_id
   JOIN redrive.policy p ON p.org_id = t.org_id AND p.id = t.policy_id;
