@@ -128,11 +128,12 @@ async def test_what_was_resolved_by_mistake_is_undone_at_once_or_reopened_later(
     await expect(page.locator(".toast")).to_contain_text("Taken back.")
     letter = await installation.api.letter(endpoint["id"])
     assert letter["state"] == "open"
-    await page.keyboard.press("j")
+    await page.keyboard.press("Escape")  # to the list
     await page.keyboard.press("m")
+    await page.get_by_role("dialog", name="Mark as resolved?").get_by_role("button", name="Mark Resolved").click()
     await expect(page.locator("tbody tr")).to_have_count(0)
     await page.goto(f"{PATH}?state=resolved")
-    await page.keyboard.press("j")
+    await page.keyboard.press("Escape")
     await page.keyboard.press("z")
     await expect(page.get_by_text("Open again.")).to_be_visible()
     await expect(page.locator("tbody tr")).to_have_count(0)
@@ -200,7 +201,7 @@ async def test_the_keyboard_alone_finds_selects_and_retries(
     await page.keyboard.press("g")
     await page.keyboard.press("d")
     await expect(page.get_by_role("heading", name="Dead letters")).to_be_visible()
-    for key in ("j", "x", "j", "j", "x", "k"):
+    for key in ("Escape", "x", "j", "j", "x", "k"):
         await page.keyboard.press(key)
     await expect(page.locator("tr.cursor")).not_to_have_class("selected")
     await expect(page.get_by_text("2 selected")).to_be_visible()
@@ -327,10 +328,10 @@ async def test_a_key_that_is_held_down_acts_once_and_enter_belongs_to_what_has_t
     await died(installation, receiver, clock, 3)
     page = await signed_in()
     await page.goto(PATH)
-    await page.keyboard.press("j")
+    await page.keyboard.press("Escape")  # to the list
     for _ in range(5):
-        await page.keyboard.down("m")  # again and again without an up: the browser says that it repeats
-    await page.keyboard.up("m")
+        await page.keyboard.down("r")  # again and again without an up: the browser says that it repeats
+    await page.keyboard.up("r")
     await expect(page.locator("tbody tr")).to_have_count(2)
     await expect(page.locator("tr.cursor")).to_be_focused()
     await page.get_by_role("link", name="Groups").focus()

@@ -191,7 +191,7 @@ async def test_keys_lead_through_a_dead_letter_and_back_to_the_list_as_it_was(
 
 async def _open_first_by_keys(page: Page) -> None:
     """Keys work once the scripts have run: when the page has loaded."""
-    await page.keyboard.press("j")
+    await page.keyboard.press("Escape")
     async with page.expect_navigation(url="**/app/admin/dlq/*", wait_until="load"):
         await page.keyboard.press("Enter")
     await expect(page.get_by_role("heading", level=1)).to_have_text("invoice.paid")

@@ -38,7 +38,7 @@ async def test_keys_and_clicks_are_done_when_the_scripts_are_there(
     await died(installation, receiver, clock, 2)
     page = await signed_in()
     async with scripts_under_way(page, "/integrations/logs/dead-letter-queue"):
-        await page.keyboard.press("j")
+        await page.locator("tbody tr").first.focus()
         await page.keyboard.press("x")
         await page.get_by_role("button", name="Delete").last.click()
     await expect(page.get_by_text("1 selected")).to_be_visible()

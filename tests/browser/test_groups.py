@@ -24,7 +24,7 @@ async def test_2000_failures_are_really_3_errors(
     await expect(row.locator("svg[role=img] title").first).to_contain_text("in the last 24 hours")
     await row.get_by_role("link", name="Not Found").click()
     await expect(page.get_by_role("heading", name="Dead letters")).to_be_visible()
-    await expect(page.locator("tbody tr").first).to_contain_text("HTTP 404 Not Found")
+    await expect(page.locator("tbody tr").first).to_contain_text("HTTP 404 not retried: client error Not Found")
     await expect(page.locator(".term")).to_contain_text("group:")
 
 

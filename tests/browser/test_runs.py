@@ -154,6 +154,7 @@ async def test_new_runs_are_announced_and_a_row_is_opened_by_keyboard(
     newest = await installation.api.run("nap")
     await page.get_by_role("button", name="New runs: show them").click()
     await expect(page.locator("tbody tr")).to_have_count(2)
+    await page.keyboard.press("Escape")
     await page.keyboard.press("j")
     await page.keyboard.press("k")
     await page.keyboard.press("Enter")

@@ -76,6 +76,7 @@ class Visit:
     wrong: list[str] = field(default_factory=list)
     forgiven: list[str] = field(default_factory=list)
     _contexts: list[BrowserContext] = field(default_factory=list)
+    _mute: list[BrowserContext] = field(default_factory=list)  # without scripts: nothing can be evaluated there
 
     async def page(
         self,
@@ -98,7 +99,7 @@ class Visit:
             timezone_id="UTC",
             java_script_enabled=scripts,
         )
-        self._contexts.append(context)
+        (self._contexts if scripts else self._mute).append(context)
         context.set_default_timeout(WAIT_MS)
         if token is not None:
             await context.add_cookies([{"name": COOKIE, "value": token, "url": self.base_url, "httpOnly": True}])
@@ -128,7 +129,7 @@ class Visit:
 
     async def close(self) -> None:
         await self.listen()
-        for context in self._contexts:
+        for context in (*self._contexts, *self._mute):
             await context.close()
 
     def _heard(self, message: ConsoleMessage) -> None:

@@ -79,10 +79,15 @@ def typed(text: str, known: Iterable[str]) -> Search:
 
 
 def asked(query: Mapping[str, str], known: Iterable[str]) -> tuple[Search, bool]:
-    """What an address asks for, and whether it says so in the one way we write it ourselves."""
+    """What an address asks for, and whether it says so in the one way we write it ourselves. Of two names
+    for the same the last counts.
+    """
     names = list(known)
     # No text of ours holds a control character, and the database takes no NUL.
-    given = {SYNONYMS.get(name, name): _CONTROL.sub("", value).strip() for name, value in query.items()}
+    given: dict[str, str] = {}
+    for name, value in query.items():
+        if cleaned := _CONTROL.sub("", value).strip():
+            given[SYNONYMS.get(name, name)] = cleaned
     box = typed(given.get("q", ""), names)
     terms = {name: given[name][:MAX_VALUE_CHARS] for name in names if given.get(name)} | dict(box.terms)
     is_plain = not box.terms and not any(name in SYNONYMS or not value for name, value in query.items())

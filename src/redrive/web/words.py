@@ -161,6 +161,11 @@ def state_colour(state: str) -> str:
     return STATE_COLOURS.get(state, "quiet")
 
 
+def is_date(text: str) -> bool:
+    """Whether a field for dates can show it."""
+    return re.fullmatch(r"\d{4}-\d\d-\d\d", text) is not None
+
+
 def as_json(value: object) -> str:
     """For data attributes: escaped by the template, read by our scripts."""
     return json.dumps(value, default=_plain, ensure_ascii=False, separators=(",", ":"))

@@ -157,18 +157,3 @@ document.addEventListener("submit", async (event) => {
     if (button) button.disabled = false;
   }
 });
-
-// Filters of lists: a choice takes effect at once.
-document.addEventListener("change", (event) => {
-  const form = event.target.closest("form[data-filters]");
-  if (form && !event.target.matches("[data-skip]")) form.requestSubmit();
-});
-document.addEventListener("submit", (event) => {
-  const form = event.target.closest("form[data-filters]");
-  if (!form) return;
-  // An address says only what was chosen.
-  for (const field of form.elements) if (field.name && !field.value) field.disabled = true;
-});
-addEventListener("pageshow", () => {
-  document.querySelectorAll("form[data-filters] :disabled").forEach((field) => (field.disabled = false));
-});

@@ -1,4 +1,7 @@
 // The keyboard: one table of shortcuts, filled by the modules that know what they do, shown by "?".
+//
+// Above a list with filters a key that was meant for a field must not do anything: there the page's own keys act only
+// while the focus is on the list. Searching, the help and the way to other pages work wherever nothing is typed.
 
 import { element } from "./dialog.js";
 
@@ -9,10 +12,13 @@ let prefixEnds = 0;
 const SWITCH = "redrive-keys";
 const REPEATING = new Set(["j", "k"]); // others, held down, would act on row after row
 
-/** A key, or two after another ("g d"). `group` heads it in the help. */
-export function bind(keys, description, act, group = "This page") {
-  bound.set(keys, { description, act, group });
+/** A key, or two after another ("g d"). `group` heads it in the help; `where` says of what has the focus whether it acts. */
+export function bind(keys, description, act, { group = "This page", where = () => true } = {}) {
+  bound.set(keys, { description, act, group, where });
 }
+
+/** Whether this is a list, or anything in one. */
+export const isOnList = (target) => Boolean(target.closest?.("table[data-list]"));
 
 function isTyping(target) {
   return target.matches?.("input:not([type=checkbox]):not([type=radio]), textarea, select, [contenteditable]");
@@ -20,9 +26,10 @@ function isTyping(target) {
 
 document.addEventListener("keydown", (event) => {
   if (event.ctrlKey || event.metaKey || event.altKey || event.isComposing) return;
-  if (event.key === "Escape" && isTyping(event.target)) {
+  if (event.key === "Escape" && isTyping(event.target) && !event.target.closest("dialog")) {
+    event.preventDefault(); // what was typed stays
     event.target.blur();
-    return;
+    return bound.get("Escape")?.act(event);
   }
   if (isTyping(event.target) || document.querySelector("dialog[open]") || localStorage.getItem(SWITCH) === "off") return;
   if (event.repeat && !REPEATING.has(event.key)) return;
@@ -33,6 +40,7 @@ document.addEventListener("keydown", (event) => {
   prefix = "";
   const shortcut = bound.get(keys);
   if (shortcut) {
+    if (!shortcut.where(event.target)) return;
     event.preventDefault();
     shortcut.act(event);
   } else if ([...bound.keys()].some((each) => each.startsWith(`${event.key} `))) {
@@ -65,13 +73,15 @@ export function help() {
   dialog.showModal();
 }
 
-bind("?", "This help", help, "Everywhere");
-bind("/", "Search", () => document.querySelector("[data-search]")?.focus(), "Everywhere");
+bind("?", "This help", help, { group: "Everywhere" });
+bind("/", "Search", () => document.querySelector("[data-search]")?.focus(), { group: "Everywhere" });
 for (const link of document.querySelectorAll("nav a[data-key]")) {
   const name = link.firstChild.textContent.trim();
-  bind(`g ${link.dataset.key}`, name, () => location.assign(link.href), "Go to");
+  bind(`g ${link.dataset.key}`, name, () => location.assign(link.href), { group: "Go to" });
 }
-for (const target of document.querySelectorAll("main [data-key]")) {
-  bind(target.dataset.key, target.textContent.trim(), () => target.click());
+const where = document.querySelector("form[data-filters]") ? isOnList : undefined;
+for (const { dataset, textContent } of document.querySelectorAll("main [data-key]")) {
+  // Looked up when it is pressed: what stands in a list is replaced.
+  bind(dataset.key, textContent.trim(), () => document.querySelector(`main [data-key="${dataset.key}"]`)?.click(), { where });
 }
 document.querySelector("[data-help]")?.addEventListener("click", help);

@@ -1,10 +1,13 @@
-// Lists of tasks: selection by click, range, page and filter; the keyboard's place; bulk actions.
+// Lists of tasks: selection by click, range, page and filter; the keyboard's place; bulk actions. Keys act only while the
+// focus is on the list: what is typed anywhere else never does anything to a row.
 
 import { busy, isBusy, PACES } from "./acts.js";
 import { call } from "./api.js";
 import { ask, element } from "./dialog.js";
 import { putInPlace, thisPageNow } from "./fresh.js";
-import { bind } from "./keys.js";
+import { filter } from "./filters.js";
+import { bind, isOnList } from "./keys.js";
+import { latestCounts } from "./live.js";
 import { watch } from "./operation.js";
 import { refresh as refreshTimes } from "./times.js";
 import { toast } from "./toast.js";
@@ -17,6 +20,8 @@ class List {
     this.lastTicked = null;
     this.find();
     section.addEventListener("click", (event) => this.clicked(event));
+    section.addEventListener("focusin", (event) => this.entered(event.target.closest("tbody tr")));
+    this.entered(document.activeElement?.closest("tbody tr")); // the focus came before this script
     section.addEventListener("leaving", (event) => this.leaving(event.target));
   }
 
@@ -24,6 +29,7 @@ class List {
     this.table = this.section.querySelector("table[data-list]");
     this.bulk = this.section.querySelector("[data-bulk]");
     this.bar = this.bulk?.querySelector("[data-selection]");
+    this.rows[0]?.setAttribute("tabindex", "0"); // the way in by Tab
   }
 
   get rows() {
@@ -109,17 +115,23 @@ class List {
   }
 
   place(row) {
-    this.cursor?.classList.remove("cursor");
-    if (!row) return;
-    row.classList.add("cursor");
+    if (!row) return this.cursor?.classList.remove("cursor");
     row.focus({ preventScroll: true });
     row.scrollIntoView({ block: "nearest" });
   }
 
+  /** The row that has the focus is the one that keys act on, and where Tab comes back to. */
+  entered(row) {
+    if (!row || !this.rows.includes(row)) return;
+    this.cursor?.classList.remove("cursor");
+    for (const each of this.rows) each.setAttribute("tabindex", each === row ? "0" : "-1");
+    row.classList.add("cursor");
+  }
+
   leaving(row) {
-    if (row.classList.contains("cursor") || row.contains(document.activeElement)) {
-      this.place(row.nextElementSibling || row.previousElementSibling);
-    }
+    const next = row.nextElementSibling || row.previousElementSibling;
+    if (row.contains(document.activeElement)) this.place(next);
+    else if (row === this.cursor) this.entered(next); // whoever has gone on to type keeps the focus
     queueMicrotask(() => {
       this.show();
       if (!this.rows.length) this.refresh();
@@ -127,12 +139,14 @@ class List {
   }
 
   /** A key that means a bulk action where something is selected, else the action of the row. */
-  press(key) {
-    if (this.ticked.length) {
-      this.bar?.querySelector(`[data-bulk-key="${key}"]`)?.click();
-    } else {
-      this.cursor?.querySelector(`[data-row-key="${key}"]:not(:disabled, [aria-disabled])`)?.click();
-    }
+  async press(key) {
+    if (this.ticked.length) return this.bar?.querySelector(`[data-bulk-key="${key}"]`)?.click();
+    const button = this.cursor?.querySelector(`[data-row-key="${key}"]:not(:disabled, [aria-disabled])`);
+    if (!button) return;
+    // A click on a button is meant; a key may have been hit by mistake.
+    const { keyAsk } = button.dataset;
+    if (keyAsk && (await ask({ title: keyAsk, confirm: button.textContent.trim() })) === null) return;
+    if (button.isConnected) button.click();
   }
 
   async begin(button) {
@@ -192,18 +206,24 @@ class List {
       return toast("The list could not be loaded anew: the server cannot be reached.", "bad");
     }
     if (!read) return;
-    // A list that nothing is typed above is replaced as a whole.
-    const part = this.section.querySelector("[data-list-body]") ? "[data-list-body]" : "[data-list-section]";
-    const old = document.querySelector(part);
-    const hadFocus = old.contains(document.activeElement);
-    const ticked = new Set(this.ticked.map((row) => row.dataset.id));
     putInPlace(read);
-    const bars = [...this.section.querySelectorAll("[data-operation]")];
-    old.replaceChildren(...read.querySelector(part).children);
+    this.put(read, { isSame: true });
+  }
+
+  /** The rows of another look at this page. `isSame`: with the same filters, so that what is selected stays so. */
+  put(read, { isSame }) {
+    const body = (section) => section.querySelector("[data-list-body]") || section;
+    const old = body(this.section);
+    const hadFocus = old.contains(document.activeElement);
+    const ticked = new Set(isSame ? this.ticked.map((row) => row.dataset.id) : []);
+    old.replaceChildren(...body(read.querySelector("[data-list-section]")).childNodes);
     const bulk = read.querySelector("[data-bulk]");
-    if (this.bulk && bulk) Object.assign(this.bulk.dataset, { total: bulk.dataset.total, filter: bulk.dataset.filter });
+    if (this.bulk && bulk) {
+      Object.assign(this.bulk.dataset, { total: bulk.dataset.total, filter: bulk.dataset.filter });
+      // Its buttons are those of the state that is shown.
+      if (this.bar) this.bar.replaceWith(bulk.querySelector("[data-selection]"));
+    }
     this.find();
-    this.bulk?.append(...bars.filter((bar) => !bar.isConnected));
     for (const row of this.rows.filter((each) => ticked.has(each.dataset.id))) row.querySelector("[data-tick]").checked = true;
     this.lastTicked = null;
     this.isAll = false;
@@ -220,25 +240,33 @@ class List {
     for (const button of this.section.querySelectorAll("[data-bulk-key]")) {
       if (!keys.has(button.dataset.bulkKey)) keys.set(button.dataset.bulkKey, button.firstChild.textContent.trim());
     }
-    for (const [key, name] of keys) bind(key, `${name}: the row, or all selected`, () => this.press(key));
+    for (const [key, name] of keys) bind(key, `${name}: the row, or all selected`, () => this.press(key), { where: isOnList });
   }
 }
 
-/** Ask what is new whenever numbers come, one question at a time; `look` is given the filter that the page watches. */
+/** Ask what is new whenever numbers come, one question at a time; `look` is given the filter that the page watches.
+ *  Numbers that come while one is under way are asked about after it: its answer may be older than they are.
+ */
 export function watchForNew(look) {
   let asking = false;
-  document.addEventListener("counts", async () => {
-    const place = document.querySelector("[data-new][data-watch]");
-    if (!place || asking) return;
+  let isWanted = false;
+  async function ask() {
+    isWanted = true;
+    if (asking) return;
     asking = true;
-    try {
-      await look(JSON.parse(place.dataset.watch));
-    } catch {
-      // The numbers come again; the list itself is as true as it was.
-    } finally {
-      asking = false;
+    while (isWanted) {
+      isWanted = false;
+      const place = document.querySelector("[data-new][data-watch]");
+      try {
+        if (place) await look(JSON.parse(place.dataset.watch));
+      } catch {
+        // The numbers come again; the list itself is as true as it was.
+      }
     }
-  });
+    asking = false;
+  }
+  document.addEventListener("counts", ask);
+  if (latestCounts()) ask(); // they came before this script did
 }
 
 /** What is new is told above the list in words; it comes when asked for. */
@@ -264,7 +292,8 @@ function forgetOperation() {
 function editTerm(button) {
   const box = document.querySelector("[data-search]");
   const typed = button.dataset.editTerm;
-  box.value = typed.includes(":") && box.value !== typed ? `${typed} ${box.value}`.trim() : typed;
+  const text = box.defaultValue;
+  box.value = typed.includes(":") && text !== typed ? `${typed} ${text}`.trim() : typed;
   // The term itself goes with the next search: what is typed takes its place.
   const name = typed.split(":")[0];
   const field = box.form.elements[name];
@@ -276,13 +305,18 @@ function editTerm(button) {
 export function list() {
   const section = document.querySelector("[data-list-section]");
   const made = new List(section);
-  bind("j", "Next row", () => made.move(1));
-  bind("k", "Row before", () => made.move(-1));
-  bind("x", "Select the row", () => made.cursor?.querySelector("[data-tick]")?.click());
-  bind("Enter", "Open the row", () => made.cursor && location.assign(made.cursor.dataset.href));
-  bind("o", "Open the row", () => made.cursor && location.assign(made.cursor.dataset.href));
-  bind("Escape", "Clear the selection", () => made.clear());
+  const where = isOnList;
+  bind("j", "Next row", () => made.move(1), { where });
+  bind("k", "Row before", () => made.move(-1), { where });
+  bind("x", "Select the row", () => made.cursor?.querySelector("[data-tick]")?.click(), { where });
+  bind("Enter", "Open the row", () => made.cursor && location.assign(made.cursor.dataset.href), { where });
+  bind("o", "Open the row", () => made.cursor && location.assign(made.cursor.dataset.href), { where });
+  bind("Escape", "Go to the list; there, clear the selection", (event) => {
+    if (isOnList(event.target)) made.clear();
+    else made.place(made.cursor || made.rows[0]);
+  });
   made.bindKeys();
+  filter(made);
   for (const operation of JSON.parse(made.bulk?.dataset.operations || "[]")) {
     watch(made.bulk, operation, { ended: () => made.refresh(), closed: forgetOperation });
   }

@@ -4,6 +4,10 @@ import { call } from "./api.js";
 import { toast } from "./toast.js";
 
 let stream = null;
+let latest = null;
+
+/** The numbers that came last, for scripts that begin to listen later; null: none yet. */
+export const latestCounts = () => latest;
 
 /** Whether what is shown is live; a page that says so says also when it is not. */
 function mark(isLive) {
@@ -17,7 +21,7 @@ function open() {
   if (stream || document.hidden) return;
   stream = new EventSource(`/live?org=${document.body.dataset.org}`);
   stream.addEventListener("counts", (event) => {
-    const counts = JSON.parse(event.data);
+    const counts = (latest = JSON.parse(event.data));
     for (const place of document.querySelectorAll("[data-count]")) {
       const count = counts[place.dataset.count];
       if (count !== undefined) place.textContent = count ? count.toLocaleString("en-US") : "";
