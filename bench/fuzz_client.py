@@ -19,6 +19,7 @@ with atheris.instrument_imports(include=OURS) if atheris is not None else nullco
     from redrive.destinations.client.call import Answer, Call
     from redrive.destinations.client.errors import FailureKind, TransferError
     from redrive.destinations.client.messages import Request
+    from redrive.destinations.client.phases import Opening
     from redrive.destinations.client.pool import Origin
     from redrive.destinations.client.protocol import MAX_HEAD_BYTES, Connection
 
@@ -85,7 +86,7 @@ class Keeper:
 def fuzz_answer(source: Any) -> None:
     keeper, wire = Keeper(), Wire()
     place = Origin("fuzz")
-    connection = Connection(keeper, place, sock=wire, label="http://fuzz", cap_bytes=CAP_BYTES)  # type: ignore[arg-type]
+    connection = Connection(keeper, place, sock=wire, opening=Opening("http://fuzz", 0.0), cap_bytes=CAP_BYTES)  # type: ignore[arg-type]
     connection.connection_made(wire)  # type: ignore[arg-type]
     answers: list[Answer] = []
     call = Call(REQUEST, b"request", 1e18, answers.append)

@@ -171,7 +171,7 @@ async def test_a_task_older_than_its_policy_allows_dies_without_another_try(engi
     assert (task["state"], task["reason"], task["attempts"]) == ("dead", "expired", 3)
     letter = await engine.letter(task["id"])
     assert letter is not None
-    assert letter["error_message"] == "No further try was made: it is older than its policy allows."
+    assert letter["error_message"] == "HTTP 503 Service Unavailable"
 
 
 async def test_a_receiver_that_hangs_or_resets_is_a_possible_duplicate(engine: Engine) -> None:

@@ -1,5 +1,6 @@
 """Row A: which failures are permanent, and how often a person may retry under a manual policy."""
 
+import re
 from typing import Any
 
 import pytest
@@ -8,7 +9,7 @@ from support.engine import ManualClock
 from support.holding import HoldingReceiver
 from support.installation import Installation
 from support.page import read
-from support.receiver import Answer
+from support.receiver import HANG, RESET, Answer
 
 from .conftest import Story
 
@@ -106,3 +107,34 @@ async def test_a28_the_third_manual_retry_that_fails_makes_a_dead_letter(
     letter = await redrive.api.letter(entry["endpoint_id"])
     assert (letter["retry_count"], letter["max_retries"], letter["reason"]) == (3, 3, "exhausted")
     assert (await redrive.api.get("/v1/retry-queue"))["data"] == []
+
+
+@pytest.mark.parametrize("how", [503, 404, HANG, RESET])
+async def test_a29_a_log_has_an_error_stack_after_every_failure(
+    redrive: Installation, receiver: HoldingReceiver, how: Any
+) -> None:
+    endpoint = await redrive.api.endpoint(receiver.url_of("/hook?token=s3cret"), timeout_s=0.5)
+    receiver.usual = how
+    event_id = await redrive.api.event(endpoint["id"], {"order": 7})
+    await redrive.work()
+    (attempt,) = await redrive.api.attempts(event_id)
+    log = await redrive.api.log(attempt["task_id"])
+    stack = log["error_stack"]
+    assert stack == attempt["error_stack"]
+    for phase in ("resolve", "connect", "send", "first byte"):
+        assert re.search(rf"^  {phase} +\d+\.\d ms", stack, re.MULTILINE), (phase, stack)
+    assert "127.0.0.1:" in stack
+    assert stack.splitlines()[-1].startswith(f"answered {how}" if isinstance(how, int) else "TransferError: ") or (
+        "caused by" in stack
+    )
+    assert "s3cret" not in stack
+    assert "first byte" in await _page(redrive, f"/integrations/logs/{attempt['task_id']}")
+
+
+async def test_a29_a_name_that_leads_nowhere_leaves_a_stack_too(redrive: Installation) -> None:
+    endpoint = await redrive.api.endpoint("http://nowhere.invalid/hook", timeout_s=2)
+    event_id = await redrive.api.event(endpoint["id"], {"order": 7})
+    await redrive.work()
+    (attempt,) = await redrive.api.attempts(event_id)
+    assert "  resolve" in attempt["error_stack"]
+    assert "TransferError: " in attempt["error_stack"]

@@ -12,8 +12,8 @@ from json import dumps, loads
 
 from redrive.core.address import BadUrl, Target, parse_target
 from redrive.core.channels import notice_queue
-from redrive.core.classify import failure_of
-from redrive.core.outcome import Category, Failure, Outcome
+from redrive.core.classify import MAX_STACK_CHARS, failure_of
+from redrive.core.outcome import Category, Failure, Outcome, Success
 from redrive.core.ports import (
     HTTP_QUEUE,
     EndpointBook,
@@ -24,7 +24,7 @@ from redrive.core.ports import (
     Try,
     Trying,
 )
-from redrive.core.redact import redact_headers, redact_url
+from redrive.core.redact import redact_headers, redact_text, redact_url
 from redrive.core.trace import CONTEXT_HEADERS, is_bare
 from redrive.destinations.answers import impossible, outcome_of, shown_headers
 from redrive.destinations.client import (
@@ -230,11 +230,17 @@ def failed_transfer(error: Exception, exchange: Exchange) -> Try | Released:
     if error.kind is FailureKind.BUSY:
         return Released(f"Not tried: {error.message}.")
     category = _CATEGORY.get(error.kind, Category.NETWORK)
-    return Try(Failure(category, error.message, possible_duplicate=error.sent), exchange)
+    stack = _shown_stack(error.stack)
+    return Try(Failure(category, error.message, stack=stack, possible_duplicate=error.sent), exchange)
 
 
 def outcome_of_response(response: Response, now: datetime) -> Outcome:
-    return outcome_of(response.status, _header(response, b"retry-after"), _header(response, b"date"), now)
+    outcome = outcome_of(response.status, _header(response, b"retry-after"), _header(response, b"date"), now)
+    return outcome if isinstance(outcome, Success) else replace(outcome, stack=_shown_stack(response.stack))
+
+
+def _shown_stack(stack: str | None) -> str | None:
+    return None if stack is None else redact_text(stack, MAX_STACK_CHARS)
 
 
 def _header(response: Response, name: bytes) -> str | None:

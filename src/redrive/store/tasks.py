@@ -327,7 +327,7 @@ def _failure_row(s: Settlement, errors: Mapping[UUID, LastError]) -> tuple[objec
         category,
         fingerprint(job.kind, place, category, message) if reason else None,
         _storable(message, MAX_ERROR_CHARS),
-        _storable(failure.stack, MAX_STACK_CHARS) if failure and failure.stack else None,
+        _storable(failure.stack or f"{category}: {message}", MAX_STACK_CHARS) if failure else None,
         s.took_s,
         exchange.status_code,
         exchange.url,

@@ -16,6 +16,7 @@ from redrive.core.address import AddressRules, Ip, Target
 
 from .errors import FailureKind, TransferError
 from .messages import Request
+from .phases import Opening, chain_of, stack_of
 from .pool import Origin, Pool
 from .protocol import Connection
 from .resolve import MAX_ADDRESSES, Resolver
@@ -39,17 +40,25 @@ class Dialer:
 
     async def open(self, request: Request, origin: Origin, deadline: float) -> Connection:
         """A fresh connection, or a TransferError by the deadline. Nothing of the request was sent."""
-        target = request.target
-        label = target_label(target)
+        opening = Opening(target_label(request.target), monotonic())
+        try:
+            return await self._open(request, origin, deadline, opening)
+        except TransferError as error:
+            error.stack = stack_of(opening.label, opening.lines(monotonic()), chain_of(error))
+            raise
+
+    async def _open(self, request: Request, origin: Origin, deadline: float, opening: Opening) -> Connection:
+        target, label = request.target, opening.label
         timeout = asyncio.timeout(None)
         try:
             async with timeout:
                 self._pool.watch(timeout, deadline)
                 context = self._context(request, label)
                 addresses = await self._judged_addresses(target, label)
-                sock = await _connect_any(addresses, target.port, deadline, label)
-                connection = Connection(self._pool, origin, sock=sock, label=label, cap_bytes=self._cap_bytes)
-                await _attach(connection, sock, context, target, label)
+                opening.resolved, opening.resolved_at = addresses, monotonic()
+                sock = await _connect_any(addresses, target.port, deadline, opening)
+                connection = Connection(self._pool, origin, sock=sock, opening=opening, cap_bytes=self._cap_bytes)
+                await _attach(connection, sock, context, target, opening)
         except TimeoutError:
             raise self._late(label) from None
         finally:
@@ -102,15 +111,18 @@ class Dialer:
 
 
 async def _attach(
-    connection: Connection, sock: socket.socket, context: ssl.SSLContext | None, target: Target, label: str
+    connection: Connection, sock: socket.socket, context: ssl.SSLContext | None, target: Target, opening: Opening
 ) -> None:
     """Give the socket to a transport, which closes it from here on, also when this fails."""
-    loop = asyncio.get_running_loop()
+    loop, label = asyncio.get_running_loop(), opening.label
     if context is None:
         await loop.create_connection(lambda: connection, sock=sock)
         return
     try:
-        await loop.create_connection(lambda: connection, sock=sock, ssl=context, server_hostname=target.host)
+        transport, _ = await loop.create_connection(
+            lambda: connection, sock=sock, ssl=context, server_hostname=target.host
+        )
+        opening.tls, opening.secured_at = transport.get_extra_info("ssl_object").version(), monotonic()
     except ssl.SSLCertVerificationError as error:
         message = f"the certificate of {label} was not accepted: {error.verify_message}"
         raise TransferError(FailureKind.TLS, message, sent=False) from error
@@ -119,17 +131,23 @@ async def _attach(
         raise TransferError(FailureKind.TLS, message, sent=False) from error
 
 
-async def _connect_any(addresses: list[Ip], port: int, deadline: float, label: str) -> socket.socket:
+async def _connect_any(addresses: list[Ip], port: int, deadline: float, opening: Opening) -> socket.socket:
     """Connect to the first address that answers. A silent one gets its share of the time, not all of it."""
     failure: OSError = OSError("no address")
     for at, ip in enumerate(addresses):
-        share_s = (deadline - monotonic()) / (len(addresses) - at)
+        since = monotonic()
+        share_s = (deadline - since) / (len(addresses) - at)
+        opening.address = f"[{ip}]:{port}" if ip.version == 6 else f"{ip}:{port}"
         try:
             async with asyncio.timeout(share_s if at + 1 < len(addresses) else None):
-                return await _connect(ip, port)
+                sock = await _connect(ip, port)
+            opening.connected = (since, monotonic())
+            return sock
         except OSError as error:
             failure = error
-    message = f"could not connect to {label}: {_reason(failure)}"
+            opening.failed.append((opening.address, since, monotonic(), _reason(error)))
+            opening.address = None
+    message = f"could not connect to {opening.label}: {_reason(failure)}"
     raise TransferError(FailureKind.CONNECT, message, sent=False) from failure
 
 

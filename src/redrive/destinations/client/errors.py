@@ -26,13 +26,14 @@ class TransferError(Exception):
     The message is for people. It names scheme, host and port at most: paths and queries carry secrets.
     """
 
-    __slots__ = ("kind", "message", "sent")
+    __slots__ = ("kind", "message", "sent", "stack")
 
     def __init__(self, kind: FailureKind, message: str, *, sent: bool) -> None:
         super().__init__(message)
         self.kind = kind
         self.message = message
         self.sent = sent
+        self.stack: str | None = None  # the phases with their times, and what caused it
 
     def __repr__(self) -> str:
         return f"TransferError({self.kind.value}, {self.message!r}, sent={self.sent})"

@@ -68,6 +68,7 @@ class Response(NamedTuple):
     truncated: bool
     body_error: str | None
     timings: Timings
+    stack: str | None = None  # the phases with their times, unless the status is a success
 
     def __repr__(self) -> str:  # headers and body may hold secrets
         return f"Response({self.status}, truncated={self.truncated}, body_error={self.body_error!r})"

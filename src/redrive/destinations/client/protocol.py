@@ -19,6 +19,7 @@ from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 
 from .errors import FailureKind, TransferError
 from .messages import Response, Timings
+from .phases import Opening, chain_of, exchange_lines, stack_of
 
 if TYPE_CHECKING:
     from .call import Call
@@ -62,9 +63,11 @@ class Connection(asyncio.Protocol):
         "_is_http",
         "_keep",
         "_max_wire_bytes",
+        "_opening",
         "_owner",
         "_parser",
         "_prefix",
+        "_sent_at",
         "_sock",
         "_status",
         "_transport",
@@ -83,7 +86,7 @@ class Connection(asyncio.Protocol):
 
     _transport: asyncio.Transport
 
-    def __init__(self, owner: Owner, place: "Origin", *, sock: socket.socket, label: str, cap_bytes: int) -> None:
+    def __init__(self, owner: Owner, place: "Origin", *, sock: socket.socket, opening: Opening, cap_bytes: int) -> None:
         self._owner = owner
         self._sock = sock
         self._parser = HttpResponseParser(self)
@@ -92,7 +95,8 @@ class Connection(asyncio.Protocol):
         self._max_wire_bytes = MAX_HEAD_BYTES + WIRE_BYTES_PER_BODY_BYTE * cap_bytes
         self._begin(0.0)
         self.place = place
-        self.label = label
+        self.label = opening.label
+        self._opening = opening
         self.closed = False
         self.parked = False
         self.deadline = NEVER
@@ -111,7 +115,7 @@ class Connection(asyncio.Protocol):
         self._truncated = False
         self._keep = True
         self._fault: str | None = None
-        self._written_at = self._first_byte_at = now
+        self._written_at = self._sent_at = self._first_byte_at = now
 
     def start(self, call: "Call", now: float) -> None:
         """Write the request. The call gets a Response or a TransferError, by its deadline at the latest."""
@@ -121,6 +125,7 @@ class Connection(asyncio.Protocol):
         call.connection = self
         self.deadline = call.deadline
         self._transport.write(call.data)
+        self._sent_at = monotonic()
 
     def is_quiet(self) -> bool:
         """Whether the kernel holds neither bytes nor an end of stream that the event loop has yet to see."""
@@ -281,7 +286,7 @@ class Connection(asyncio.Protocol):
             self._answer(None if lengthless else "the connection ended in the middle of the body")
         else:
             how = "closed" if exc is None else "reset"
-            self._fail(FailureKind.RESET, f"{self.label} {how} the connection before it answered")
+            self._fail(FailureKind.RESET, f"{self.label} {how} the connection before it answered", exc)
 
     def _is_framed(self) -> bool:
         """Whether the headers said how long the body is; if not, the end of the stream ends it."""
@@ -310,8 +315,10 @@ class Connection(asyncio.Protocol):
         if call.connect_ms is not None:
             self.keep_alive_s = self._promised_keep_alive_s()
         timings = Timings(call.connect_ms, (self._first_byte_at - self._written_at) * 1000)
+        status = self._status
+        stack = None if 200 <= status < 300 else self._stack(call, f"answered {status}")
         headers = tuple(self._headers)
-        call.end(Response(self._status, headers, bytes(self._body), self._truncated, body_error, timings))
+        call.end(Response(status, headers, bytes(self._body), self._truncated, body_error, timings, stack))
         self._headers = []  # an idle connection holds no answer: a thousand of them would be much memory
         self._body = b""
         # Unsent bytes of an answered request would run into the next one.
@@ -320,9 +327,26 @@ class Connection(asyncio.Protocol):
         else:
             self.drop()
 
-    def _fail(self, kind: FailureKind, message: str) -> None:
-        self._take_call().end(TransferError(kind, message, sent=True))
+    def _fail(self, kind: FailureKind, message: str, cause: Exception | None = None) -> None:
+        call = self._take_call()
+        error = TransferError(kind, message, sent=True)
+        error.__cause__ = cause
+        error.stack = self._stack(call, chain_of(error))
+        call.end(error)
         self.drop()
+
+    def _stack(self, call: "Call", end: str) -> str:
+        """The phases of the exchange with their times."""
+        has_begun = self._wire_bytes > 0
+        lines = exchange_lines(
+            self._opening,
+            None if call.connect_ms is not None else self._written_at - self.opened_at,
+            send_s=self._sent_at - self._written_at,
+            first_byte_s=self._first_byte_at - self._sent_at if has_begun else None,
+            rest_s=monotonic() - (self._first_byte_at if has_begun else self._sent_at),
+            wire_bytes=self._wire_bytes,
+        )
+        return stack_of(self.label, lines, end)
 
     def _take_call(self) -> "Call":
         call = self._call

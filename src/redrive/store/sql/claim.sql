@@ -119,9 +119,10 @@ kept AS (
     FROM ours WHERE b.org_id = ours.org_id AND b.endpoint_id = ours.endpoint_id AND b.worker_id = $10::uuid),
 lost AS (
   INSERT INTO redrive.attempt (org_id, task_id, fence, generation, number, result, worker_id, started_at, ended_at,
-                               category, possible_duplicate, error_message)
+                               category, possible_duplicate, error_message, error_stack)
   SELECT org_id, id, lost_fence, generation, attempts, 'lost', lost_by, lost_since, now,
-         'timeout', true, 'The worker did not report before its lease ended: it died, hung, or was cut off.'
+         'timeout', true, 'The worker did not report before its lease ended: it died, hung, or was cut off.',
+         format('Lease of worker %s, taken at %s, not settled at %s.', lost_by, lost_since, now)
     FROM taken WHERE lost)
 SELECT t.org_id, t.id, t.event_id, t.endpoint_id, t.policy_id, t.kind, t.queue, t.event_type, t.fence, t.attempts,
        t.generation, t.begun_at, t.timeout_s, t.lost, t.now, e.correlation_id, coalesce(x.body, e.body),

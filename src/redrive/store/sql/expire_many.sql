@@ -18,9 +18,10 @@ died AS (
   RETURNING t.*, c.lost, c.lost_by, c.lost_since, c.fingerprint, c.message, c.category),
 lost AS (
   INSERT INTO redrive.attempt (org_id, task_id, fence, generation, number, result, worker_id, started_at, ended_at,
-                               category, possible_duplicate, error_message)
+                               category, possible_duplicate, error_message, error_stack)
   SELECT org_id, id, fence, generation, attempts, 'lost', lost_by, lost_since, updated_at,
-         'timeout', true, 'The worker did not report before its lease ended: it died, hung, or was cut off.'
+         'timeout', true, 'The worker did not report before its lease ended: it died, hung, or was cut off.',
+         format('Lease of worker %s, taken at %s, not settled at %s.', lost_by, lost_since, updated_at)
     FROM died WHERE lost),
 letter AS (
   INSERT INTO redrive.dead_letter AS d (org_id, task_id, state, kind, event_id, endpoint_id, event_type, external_system,
