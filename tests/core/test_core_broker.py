@@ -1,21 +1,23 @@
 """A broker's queues and deaths: where a retry waits and for how long, and where what died came from."""
 
+import statistics
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, reject
 from hypothesis import strategies as st
 
 from redrive.core.broker import Origin
 from redrive.core.delay_queues import (
     FIRST_ASKED_S,
+    MAX_QUEUES,
     MAX_RETRIES_LOOKED_AT,
+    MAX_TTL_MS,
+    DelayQueues,
     UnusablePolicy,
     asked_queue,
-    delay_queue,
     is_delay_queue_of,
-    rungs,
 )
 from redrive.core.policy import MAX_DELAY_S, Policy, PolicyKind, delay_bounds, retry_delay
 from redrive.core.x_death import first_death, meaning_of, read_deaths
@@ -45,28 +47,58 @@ def left_at(queue: list[tuple[timedelta, timedelta]]) -> list[timedelta]:
     return left
 
 
-@given(policy=policies(), data=st.data())
-def test_no_retry_waits_longer_than_its_jitter_allows(policy: Policy, data: st.DataObject) -> None:
+def all_of(policy: Policy) -> DelayQueues:
     try:
-        known = {rung.queue for rung in rungs("orders", policy)}
+        return DelayQueues("orders", policy)
     except UnusablePolicy:
+        reject()
+
+
+@given(policies(), st.integers(0, MAX_RETRIES_LOOKED_AT - 1), st.floats(0, 1))
+def test_e10_a_delay_of_a_policy_has_a_queue_of_its_own_within_its_jitter(
+    policy: Policy, retry: int, roll: float
+) -> None:
+    """So that no message waits for another. The broker waits for whole milliseconds, one at least."""
+    queues = all_of(policy)
+    assert len(queues.all) <= MAX_QUEUES
+    if retry >= (policy.max_retries or 0):
         return
-    if not policy.max_retries:
-        return
-    tries = st.tuples(st.integers(0, policy.max_retries - 1), st.floats(0, 1), st.floats(0, 100))
-    queues: dict[str, list[tuple[timedelta, timedelta, timedelta]]] = {}
-    now = timedelta(0)
-    for retry, roll, pause_s in data.draw(st.lists(tries, max_size=20)):
-        now += timedelta(seconds=pause_s)
-        delay, bounds = retry_delay(policy, retry, roll), delay_bounds(policy, retry)
+    delay, bounds = retry_delay(policy, retry, roll), delay_bounds(policy, retry)
+    assert delay is not None
+    assert bounds is not None
+    chosen = queues.queue_of(retry, delay, None)
+    assert queues.all[chosen.name] == chosen
+    assert is_delay_queue_of("orders", chosen.name)
+    assert not is_delay_queue_of("order", chosen.name)
+    assert chosen.ttl_ms is not None
+    waits = timedelta(milliseconds=chosen.ttl_ms)
+    assert chosen.ttl_ms == MAX_TTL_MS or bounds[0] - MS <= waits <= bounds[1] + MS
+
+
+@given(policies(), st.integers(0, MAX_RETRIES_LOOKED_AT - 1))
+def test_e10_the_queues_of_a_delay_spread_like_its_jitter(policy: Policy, retry: int) -> None:
+    queues = all_of(policy)
+    bounds = delay_bounds(policy, retry)
+    assert bounds is not None
+    width_ms = (bounds[1] - bounds[0]) / MS
+    if retry >= (policy.max_retries or 0) or width_ms < 100 or bounds[1] / MS > MAX_TTL_MS:
+        return  # less than some milliseconds cannot be spread
+    ttls = []
+    for part in range(200):
+        delay = retry_delay(policy, retry, (part + 0.5) / 200)
         assert delay is not None
-        assert bounds is not None
-        queue = delay_queue("orders", policy, retry, delay)
-        assert queue in known
-        queues.setdefault(queue, []).append((now, delay, bounds[1]))
-    for held in queues.values():
-        leaves = left_at([(came, delay) for came, delay, _ in held])
-        assert all(left - came <= most + MS for left, (came, _, most) in zip(leaves, held, strict=True))
+        ttls.append(queues.queue_of(retry, delay, None).ttl_ms or 0)
+    assert statistics.pstdev(ttls) >= 0.8 * width_ms / 12**0.5
+
+
+@given(policies(), st.integers(0, MAX_RETRIES_LOOKED_AT - 1), st.floats(0, 1), st.floats(0.001, MAX_DELAY_S))
+def test_a_delay_that_a_handler_asked_for_is_never_cut(policy: Policy, retry: int, roll: float, asked_s: float) -> None:
+    queues, asked = all_of(policy), timedelta(seconds=asked_s)
+    own = retry_delay(policy, retry, roll)
+    assert own is not None
+    delay = max(own, asked)
+    chosen = queues.queue_of(retry, delay, asked)
+    assert chosen.ttl_ms is None or timedelta(milliseconds=chosen.ttl_ms) >= asked
 
 
 @given(st.lists(st.tuples(st.floats(0, 100), st.floats(0.001, MAX_DELAY_S)), max_size=20))
@@ -76,7 +108,7 @@ def test_a_delay_that_a_handler_asked_for_is_at_most_doubled(asked: list[tuple[f
     for pause_s, delay_s in asked:
         now += timedelta(seconds=pause_s)
         delay = timedelta(seconds=delay_s)
-        queues.setdefault(asked_queue("orders", delay), []).append((now, delay))
+        queues.setdefault(asked_queue("orders", delay).name, []).append((now, delay))
     for name, queue in queues.items():
         assert is_delay_queue_of("orders", name)
         for left, (came, delay) in zip(left_at(queue), queue, strict=True):
@@ -127,6 +159,14 @@ def death(queue: str, reason: str, *keys: str, exchange: str = "", **more: objec
         ([death("orders", "expired", "orders", **{"original-expiration": "5000"})], Origin("", "orders", "orders")),
         # Which of the keys led to the queue that it died in?
         ([death("audit", "rejected", "new", "copies", exchange="shop")], Origin("", "audit", "audit")),
+        # It waited in a delay queue of a consumer.
+        (
+            [
+                death("orders", "rejected", "orders"),
+                death("orders-retry-in-1650ms", "expired", "orders-retry-in-1650ms"),
+            ],
+            Origin("", "orders", "orders"),
+        ),
         ([death("orders", "rejected", "", exchange="fan")], Origin("fan", "", "orders")),
     ],
 )

@@ -12,6 +12,7 @@ import pytest_asyncio
 from redrive.broker import topology
 from redrive.broker.publisher import Outgoing, Publisher, Unconfirmed
 from redrive.broker.wire import Properties
+from redrive.core.delay_queues import DelayQueue
 from support.broker import connected
 from support.broker_load import DEAD_QUEUE, Tries, consumer, lost, orders, producing, settled
 from support.obedient import QUEUE
@@ -72,7 +73,7 @@ async def test_who_was_refused_while_a_queue_had_no_leader_is_not_refused_once_i
 ) -> None:
     """RabbitMQ 3.10 refuses it by the same channel as long as the node is gone."""
     async with linked(cluster.urls[0]) as connection:
-        await topology.assert_delay_queue(connection, QUEUE, "letters")
+        await topology.assert_delay_queue(connection, QUEUE, DelayQueue("letters", None))
     leader = await cluster.leader("letters")
     others = [url for n, url in enumerate(cluster.urls) if n != leader]
     message = Outgoing("", "letters", b"{}", Properties())

@@ -5,15 +5,16 @@ The source and the dead-letter queue are shared with other services: used as the
 one goes back to the source, by the broker itself.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 
 from aiormq.abc import AbstractConnection
 from aiormq.exceptions import ChannelAccessRefused, ChannelNotFoundEntity, ChannelPreconditionFailed
 
 from redrive.broker.link import said, scratch
 from redrive.core.broker import ConsumerSpec
+from redrive.core.delay_queues import DelayQueue
 
-Arguments = Mapping[str, str]
+Arguments = Mapping[str, str | int]
 
 QUORUM: Arguments = {"x-queue-type": "quorum"}
 # At least once: a message leaves its queue when the next one has it. Only queues that refuse instead of dropping can.
@@ -26,11 +27,14 @@ class TopologyError(Exception):
     """A queue is not there, or not as it must be. The message says which, and what to do."""
 
 
-def delay_arguments(source: str) -> Arguments:
-    return {**QUORUM, **_SAFELY, "x-dead-letter-exchange": "", "x-dead-letter-routing-key": source}
+def delay_arguments(source: str, ttl_ms: int | None = None) -> Arguments:
+    way_back: Arguments = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": source}
+    return {**QUORUM, **_SAFELY, **way_back, **({} if ttl_ms is None else {"x-message-ttl": ttl_ms})}
 
 
-async def assert_consumer(connection: AbstractConnection, spec: ConsumerSpec, delay_queues: Sequence[str]) -> None:
+async def assert_consumer(
+    connection: AbstractConnection, spec: ConsumerSpec, delay_queues: Iterable[DelayQueue]
+) -> None:
     await assert_dead_queue(connection, spec)
     if not await exists(connection, spec.queue):
         if not spec.declare:
@@ -42,15 +46,15 @@ async def assert_consumer(connection: AbstractConnection, spec: ConsumerSpec, de
         await assert_delay_queue(connection, spec.queue, queue)
 
 
-async def assert_delay_queue(connection: AbstractConnection, source: str, queue: str) -> None:
-    arguments = delay_arguments(source)
+async def assert_delay_queue(connection: AbstractConnection, source: str, queue: DelayQueue) -> None:
+    arguments = delay_arguments(source, queue.ttl_ms)
     try:
-        await _declare(connection, queue, arguments)
+        await _declare(connection, queue.name, arguments)
     except ChannelPreconditionFailed as problem:
         wanted = ", ".join(f"{name}={value!r}" for name, value in sorted(arguments.items()))
         raise TopologyError(
-            f"There is a queue {queue!r}, but not as this consumer needs it: durable, with {wanted}. RabbitMQ says: "
-            f"{said(problem)}. Delete it once it is empty, or rename it, and start the consumer again."
+            f"There is a queue {queue.name!r}, but not as this consumer needs it: durable, with {wanted}. "
+            f"RabbitMQ says: {said(problem)}. Delete it once it is empty, or rename it, and start the consumer again."
         ) from problem
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from redrive.core.broker import Origin
 from redrive.core.decide import Reason
+from redrive.core.delay_queues import is_delay_queue
 from redrive.core.outcome import Category
 
 MAX_DEATHS = 100
@@ -24,7 +25,7 @@ class Death:
     at: datetime | None
     exchange: str
     routing_keys: tuple[str, ...]
-    is_wait: bool = False  # it came with a time to live of its own: meant to stay so long, and to go on then
+    is_wait: bool = False  # in a delay queue, or for a time to live of its own: meant to go on after it
 
     @property
     def origin(self) -> Origin:
@@ -90,5 +91,5 @@ def _read(entry: object) -> Death | None:
         at=at.astimezone(UTC) if isinstance(at, datetime) and at.tzinfo is not None else None,
         exchange=exchange if isinstance(exchange, str) else "",
         routing_keys=tuple(key for key in keys if isinstance(key, str)) if isinstance(keys, Sequence) else (),
-        is_wait=reason == "expired" and entry.get("original-expiration") is not None,
+        is_wait=reason == "expired" and (entry.get("original-expiration") is not None or is_delay_queue(queue)),
     )

@@ -26,7 +26,7 @@ from redrive.broker.wire import FarTime
 from redrive.core.broker import ConsumerSpec
 from redrive.core.classify import failure_of
 from redrive.core.decide import AwaitPerson, Decision, Die, Reason, RetryIn, Succeed, decide
-from redrive.core.delay_queues import rungs
+from redrive.core.delay_queues import DelayQueues
 from redrive.core.meter import ConsumerMeter
 from redrive.core.outcome import Category, Failure, Success
 from redrive.core.policy import Policy
@@ -74,9 +74,9 @@ class Consumer:
         self.queue = spec.queue
         self.is_consuming = False
         self._now = now
-        self._delay_queues = [rung.queue for rung in rungs(spec.queue, policy)]
+        self._delay_queues = DelayQueues(spec.queue, policy)
         self._publisher = Publisher(urls, name=f"redrive publisher of {spec.queue}")
-        self._onward = Onward(spec, policy, self._publisher, service_version=service_version, now=now)
+        self._onward = Onward(spec, self._delay_queues, self._publisher, service_version=service_version, now=now)
         self._threads = DaemonThreads(min(spec.concurrency, MAX_THREADS), name="redrive-consumer")
         self._inbox: asyncio.Queue[Delivery] = asyncio.Queue()  # never more than the prefetch
         self._busy = 0
@@ -118,7 +118,7 @@ class Consumer:
 
     async def _subscribe(self, connection: AbstractConnection, cancelled: asyncio.Event) -> tuple[AbstractChannel, str]:
         queue = self._spec.queue
-        await topology.assert_consumer(connection, self._spec, self._delay_queues)
+        await topology.assert_consumer(connection, self._spec, self._delay_queues.all.values())
         channel = await connection.channel(publisher_confirms=False)
         await channel.basic_qos(prefetch_count=self._spec.prefetch)
         channel.on_consumer_cancel_callbacks.add(lambda _: cancelled.set())

@@ -21,9 +21,8 @@ from redrive.broker.topology import TopologyError
 from redrive.broker.traces import FIRST_ATTEMPT, LOSSES, RETRY_COUNT
 from redrive.core.broker import ConsumerSpec
 from redrive.core.decide import Reason
-from redrive.core.delay_queues import delay_queue, rungs
+from redrive.core.delay_queues import DelayQueues
 from redrive.core.outcome import Failure
-from redrive.core.policy import Policy
 from redrive.sources.delivery import Delivery, correlation_of
 from redrive.sources.staying import first_of
 
@@ -37,18 +36,18 @@ class Onward:
     def __init__(
         self,
         spec: ConsumerSpec,
-        policy: Policy,
+        delay_queues: DelayQueues,
         publisher: Publisher,
         *,
         service_version: str,
         now: Callable[[], float],
     ) -> None:
         self._spec = spec
-        self._policy = policy
+        self._delay_queues = delay_queues
         self._publisher = publisher
         self._version = service_version
         self._now = now
-        self._known = {rung.queue for rung in rungs(spec.queue, policy)}
+        self._known = dict(delay_queues.all)
         self._log = log.bind(queue=spec.queue, service=spec.service)
 
     async def acknowledge(self, delivery: Delivery) -> None:
@@ -67,10 +66,12 @@ class Onward:
 
     async def put_off(self, delivery: Delivery, failure: Failure, delay: timedelta, began_s: float) -> None:
         """It waits in a delay queue, and comes back to the source by itself."""
-        queue = delay_queue(self._spec.queue, self._policy, delivery.retries, delay)
+        asked = None if failure.retry_after is None else min(failure.retry_after, delay)
+        queue = self._delay_queues.queue_of(delivery.retries, delay, asked)
+        delay_ms = round(delay.total_seconds() * 1000) if queue.ttl_ms is None else queue.ttl_ms
         told = _origin(delivery) | {RETRY_COUNT: delivery.retries + 1, FIRST_ATTEMPT: _first_s(delivery, began_s)}
         copy = copy_of(delivery.properties, delivery.headers | told)
-        copy.expiration = str(round(delay.total_seconds() * 1000))
+        copy.expiration = str(delay_ms) if queue.ttl_ms is None else None
         self._log.warning(
             "message_retry",
             **_named(delivery),
@@ -78,12 +79,13 @@ class Onward:
             category=failure.category.value,
             error=failure.message,
             error_type=_error_type(failure),
-            delay_s=round(delay.total_seconds(), 3),
-            retry_in_ms=round(delay.total_seconds() * 1000),
+            delay_s=delay_ms / 1000,
+            retry_in_ms=delay_ms,
         )
-        if queue not in self._known:
-            await self._make(queue)
-        await self._hand_over(delivery, Outgoing("", queue, delivery.body, copy))
+        if queue.name not in self._known:
+            self._known[queue.name] = queue
+            await self._make(queue.name)
+        await self._hand_over(delivery, Outgoing("", queue.name, delivery.body, copy))
 
     async def count_loss(self, delivery: Delivery) -> None:
         """A classic queue does not tell how often it gave a message out: it is put behind the others, with a count."""
@@ -191,9 +193,8 @@ class Onward:
             connection = await self._publisher.connection()
             if queue == self._spec.dead_queue:
                 await topology.assert_dead_queue(connection, self._spec)
-            elif queue != self._spec.queue:
-                await topology.assert_delay_queue(connection, self._spec.queue, queue)
-                self._known.add(queue)
+            elif queue in self._known:
+                await topology.assert_delay_queue(connection, self._spec.queue, self._known[queue])
         except (TopologyError, BrokerDown, *LOST) as problem:
             self._log.error("queue_not_made", to=queue, why=str(problem))
 
