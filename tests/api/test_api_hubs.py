@@ -89,6 +89,9 @@ async def test_a_hub_says_hello_and_is_told_for_whom_it_delivers(redrive: Instal
         (Role.VIEWER, None, False),
         (Role.OWNER, Scope.READ, False),
         (Role.OWNER, Scope.PRODUCE, False),
+        (Role.IT_MANAGER, Scope.RELAY, True),
+        (Role.OWNER, Scope.RELAY, True),
+        (Role.VIEWER, Scope.RELAY, False),
     ],
 )
 async def test_a_key_that_may_not_manage_endpoints_is_no_hub_s(
@@ -99,6 +102,59 @@ async def test_a_key_that_may_not_manage_endpoints_is_no_hub_s(
         await (await come_in(redrive, relay["id"], X_API_Key=key)).close()
     else:
         assert (await refused(redrive, relay["id"], X_API_Key=key))[0] == 403
+
+
+async def hub_key(redrive: Installation, **fields: object) -> str:
+    made = await redrive.api.post("/v1/keys", {"name": "hub", "role": "IT_MANAGER", "scope": "relay", **fields})
+    key: str = made["key"]
+    return key
+
+
+async def test_b8_a_hub_s_key_may_be_bound_to_one_relay(redrive: Installation, relay: dict[str, Any]) -> None:
+    another = await redrive.api.relay()
+    bound = await hub_key(redrive, endpoint_id=relay["id"])
+    await (await come_in(redrive, relay["id"], X_API_Key=bound)).close()
+    status, problem = await refused(redrive, another["id"], X_API_Key=bound)
+    assert (status, problem["detail"]) == (403, f"This key is for the hubs of another relay: {relay['id']}.")
+    assert (await refused(redrive, uuid4(), X_API_Key=bound))[0] == 403  # nor is it told what there is
+    free = await hub_key(redrive)
+    for endpoint in (relay, another):
+        await (await come_in(redrive, endpoint["id"], X_API_Key=free)).close()
+    shown = {key["endpoint_id"] for key in (await redrive.api.get("/v1/keys"))["data"] if key["scope"] == "relay"}
+    assert shown == {relay["id"], None}
+    plain = await redrive.api.endpoint("http://127.0.0.1:9/")
+    answer = await redrive.api.http.post(
+        "/v1/keys", {"name": "hub", "role": "ADMIN", "scope": "relay", "endpoint_id": plain["id"]}
+    )
+    assert (answer.status, answer.json["errors"][0]["loc"]) == (422, ["body", "endpoint_id"])
+
+
+@pytest.mark.parametrize("is_bound", [True, False])
+async def test_b8_a_hub_s_key_can_do_nothing_but_connect(
+    redrive: Installation, relay: dict[str, Any], is_bound: bool
+) -> None:
+    """Every route of /v1 is tried in test_api_matrix; here what stands beside them, and what is remembered of a key."""
+    key = await hub_key(redrive, **({"endpoint_id": relay["id"]} if is_bound else {}))
+    link = await come_in(redrive, relay["id"], X_API_Key=key)
+    await link.send(HELLO)
+    assert json.loads(await link.recv())["type"] == "welcome"
+    event_id = await redrive.api.webhook(relay, b'{"secret": 7}')
+    reads = ["/", "/endpoints", "/settings/keys", "/v1/session", "/v1/stats", "/v1/inbox", "/inbox", "/v1/keys"]
+    reads += [f"/v1/endpoints/{relay['id']}", f"/v1/events/{event_id}", f"/v1/events/{event_id}/status", "/v1/events"]
+    for path in reads:
+        answer = await redrive.api.http.get(path, X_API_Key=key)
+        assert answer.status == 403, path
+        assert event_id not in answer.body.decode(), path
+    event = {"event_type": "order.created", "payload": {}}
+    for method, path in (
+        ("POST", "/v1/events"),
+        ("POST", f"/v1/events/{event_id}/ack"),
+        ("DELETE", f"/v1/events/{event_id}"),
+    ):
+        for _ in range(2):
+            answer = await redrive.api.http.request(method, path, event, headers={"X-API-Key": key})
+            assert answer.status == 403, path
+    await link.close()
 
 
 async def test_whoever_has_no_business_here_is_told_so_before_the_connection_stands(

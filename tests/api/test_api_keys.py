@@ -12,6 +12,7 @@ from .conftest import Api
 from .people import audited, keyed, write
 
 EVENT = {"event_type": "a", "payload": 1}
+UNKNOWN = "01a1e05b-5ad1-7b81-bb4b-58a3eab6dc35"
 
 
 async def test_a_key_is_shown_once_and_works_with_its_role(api: Api) -> None:
@@ -125,8 +126,15 @@ async def test_keys_are_listed_in_pages(api: Api) -> None:
         ({"name": "a\u0000", "role": "ADMIN"}, ["body", "name"], "control"),
         ({"name": "a", "role": "KING"}, ["body", "role"], "OWNER, ADMIN, IT_MANAGER, STAFF, VIEWER"),
         ({"name": "a", "role": 7}, ["body", "role"], ""),
-        ({"name": "a", "role": "ADMIN", "scope": "all"}, ["body", "scope"], "produce, read"),
-        ({"name": "a", "role": "ADMIN", "scope": ["read"]}, ["body", "scope"], "produce, read"),
+        ({"name": "a", "role": "ADMIN", "scope": "all"}, ["body", "scope"], "produce, read, relay"),
+        ({"name": "a", "role": "VIEWER", "scope": "relay"}, ["body", "role"], "OWNER, ADMIN, IT_MANAGER"),
+        (
+            {"name": "a", "role": "ADMIN", "scope": "read", "endpoint_id": UNKNOWN},
+            ["body", "endpoint_id"],
+            "relay only",
+        ),
+        ({"name": "a", "role": "ADMIN", "scope": "relay", "endpoint_id": UNKNOWN}, ["body", "endpoint_id"], "a relay"),
+        ({"name": "a", "role": "ADMIN", "scope": ["read"]}, ["body", "scope"], "produce, read, relay"),
         ({"name": "a", "role": "ADMIN", "expires_at": "2001-01-01T00:00:00Z"}, ["body", "expires_at"], "future"),
         ({"name": "a", "role": "ADMIN", "expires_at": 99999999999}, ["body", "expires_at"], "ISO 8601"),
         ({"name": "a", "role": "ADMIN", "expires_at": "soon"}, ["body", "expires_at"], ""),

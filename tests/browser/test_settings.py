@@ -40,6 +40,25 @@ async def test_a_new_key_is_shown_once_works_and_can_be_revoked(
     await expect(row.get_by_role("button")).to_have_count(0)
 
 
+async def test_b8_a_key_for_the_hub_of_one_relay(signed_in: SignedIn, installation: Installation) -> None:
+    relay = await installation.api.relay(name="github hooks")
+    page = await signed_in("ADMIN")
+    await page.goto("/settings/keys")
+    await page.get_by_role("button", name="Create a key").click()
+    dialog = page.get_by_role("dialog")
+    await dialog.get_by_label("Name").fill("laptop at home")
+    await expect(dialog.get_by_label("Relay")).to_be_hidden()
+    await dialog.get_by_label("Limited to").select_option("relay")
+    await dialog.get_by_label("Relay", exact=True).select_option("github hooks")
+    await assert_accessible(page)
+    await dialog.get_by_role("button", name="Create", exact=True).click()
+    await expect(page.locator("#secret")).to_contain_text("rdk_")
+    await page.get_by_role("button", name="I have kept it").click()
+    await expect(page.get_by_role("row").filter(has_text="laptop at home")).to_contain_text("only relay: github hooks")
+    (key,) = [each for each in (await installation.api.get("/v1/keys"))["data"] if each["name"] == "laptop at home"]
+    assert (key["scope"], key["endpoint_id"]) == ("relay", relay["id"])
+
+
 async def test_a_user_is_added_changed_and_suspended_and_what_is_refused_stands_at_its_field(
     signed_in: SignedIn, installation: Installation
 ) -> None:

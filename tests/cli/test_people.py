@@ -3,13 +3,15 @@
 import json
 from uuid import UUID
 
+from redrive.core.permissions import Action
 from redrive.store import keys, users
 from redrive.store.clock import DatabaseClock
+from redrive.store.endpoints import EndpointSpec
 from redrive.store.passwords import is_password
 from redrive.store.sessions import use_link
 
 from .command import redrive
-from .world import World
+from .world import ACT, World, endpoints
 
 PASSWORD = "correct horse battery"
 
@@ -116,6 +118,27 @@ async def test_a_key_may_be_limited_to_one_thing(world: World) -> None:
     assert (caller.role, caller.scope) == ("IT_MANAGER", "produce")
     assert "produce" in (await redrive("keys", "list", url=world.url)).out
     assert (await redrive("keys", "create", "--name", "x", "--scope", "all", url=world.url)).code == 2
+
+
+async def test_b8_a_key_for_the_hub_of_one_relay(world: World) -> None:
+    async with world.app.tenant(world.org_id) as session:
+        row, _ = await endpoints().create(session, EndpointSpec("github", None, kind="relay"), ACT)
+    words = ("keys", "create", "--name", "laptop", "--scope", "relay", "--endpoint", "github", "--json")
+    made = (await redrive(*words, url=world.url)).object
+    assert (made["scope"], made["endpoint_id"]) == ("relay", str(row["id"]))
+    caller = await keys.authenticate(world.engine, made["key"])
+    assert caller is not None
+    assert (caller.scope, caller.endpoint_id) == ("relay", row["id"])
+    assert [action for action in Action if caller.may(action)] == [Action.CONNECT]
+    for wrong in (
+        ("--scope", "relay", "--endpoint", "billing"),
+        ("--endpoint", "github"),
+        ("--scope", "relay", "--role", "VIEWER"),
+    ):
+        refused = await redrive("keys", "create", "--name", "x", *wrong, url=world.url)
+        assert (refused.code, refused.out) == (2, "")
+    unknown = ("keys", "create", "--name", "x", "--scope", "relay", "--endpoint", "none")
+    assert (await redrive(*unknown, url=world.url)).code == 1
 
 
 async def test_the_commands_leave_no_secret_in_the_audit(world: World) -> None:

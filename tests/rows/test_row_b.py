@@ -386,3 +386,18 @@ async def test_b7_a_relay_whose_service_fails_for_days_is_never_disabled_and_goe
     played.status = 200
     await redrive.work()
     assert (await redrive.api.status(first))["status"] == "delivered"
+
+
+async def test_b8_a_hub_delivers_with_a_key_that_can_do_nothing_else(
+    redrive: Installation, receiver: HoldingReceiver
+) -> None:
+    relay = await redrive.api.relay()
+    made = await redrive.api.post(
+        "/v1/keys", {"name": "laptop", "role": "IT_MANAGER", "scope": "relay", "endpoint_id": relay["id"]}
+    )
+    await redrive.api.webhook(relay, b"1")
+    async with hub(redrive.base_url, relay["id"], receiver.url, key=made["key"]):
+        await redrive.work()
+    assert [request.body for request in receiver.requests] == [b"1"]
+    (delivery,) = await redrive.api.deliveries(relay["id"])
+    assert delivery["status"] == "delivered"

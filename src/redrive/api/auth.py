@@ -17,8 +17,8 @@ from fastapi.security import APIKeyCookie, APIKeyHeader, HTTPBearer
 from redrive.api.browser import COOKIE, SAFE_METHODS, refuse_foreign_pages, token_in
 from redrive.api.meters import Meters
 from redrive.api.outage import OUTAGES
-from redrive.api.problems import Problem, forbidden, not_found, session_ended, suspended, unauthorised
-from redrive.core.permissions import Action
+from redrive.api.problems import Problem, forbidden, limited, not_found, session_ended, suspended, unauthorised
+from redrive.core.permissions import Action, Scope
 from redrive.store.clock import Clock, DatabaseClock
 from redrive.store.db import Database
 from redrive.store.keys import Caller, authenticate, note_use
@@ -227,6 +227,8 @@ def allowed(action: Action | None) -> Callable[[Request], Coroutine[Any, Any, Ca
         caller = await authenticator.admit(dict(request.scope["headers"]), request.method)
         if action is not None and not caller.may(action):
             raise forbidden(caller, action)
+        if caller.scope is Scope.RELAY:  # not even who it is: it may connect a hub, and nothing else
+            raise limited(caller)
         return caller
 
     dependency.admits = action or ANYBODY  # type: ignore[attr-defined]

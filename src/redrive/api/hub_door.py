@@ -50,7 +50,7 @@ class End(NamedTuple):
 GONE_AWAY = None  # the hub went by itself
 STOPPING = End(1012, "the edge is being stopped; connect again")
 BAD_MESSAGE = 4400
-NOT_WELCOME = End(4401, "the key was revoked or may no longer manage endpoints, or the endpoint was deleted")
+NOT_WELCOME = End(4401, "the key was revoked or may no longer connect hubs, or the endpoint was deleted")
 TOO_SLOW = End(4408, "it does not read what is sent to it")
 SILENT = End(4408, "it did not answer in time; connect again")
 NO_ROOM = End(4409, "the endpoint has as many hubs as it may have")
@@ -96,11 +96,13 @@ class HubDoor:
         if b"origin" in headers:
             raise Problem(403, "A page in a browser cannot be a hub.")
         caller = await self._authenticator.admit(headers, "GET")
-        if not caller.may(Action.MANAGE):
-            raise forbidden(caller, Action.MANAGE)
+        if not caller.may(Action.CONNECT):
+            raise forbidden(caller, Action.CONNECT)
         matched = _PATH.fullmatch(path)
         assert matched is not None
         endpoint_id = id_in_path(matched[1], "endpoint")
+        if caller.endpoint_id not in (None, endpoint_id):
+            raise Problem(403, f"This key is for the hubs of another relay: {caller.endpoint_id}.")
         async with self._context.tenant(caller) as session:
             row = await get_endpoint(session, endpoint_id)
         if row is None:
@@ -113,7 +115,7 @@ class HubDoor:
         """Still. A database that is away says nothing against it."""
         try:
             known = await self._authenticator.known(headers, "GET", is_use=False)
-            if known is None or not known.may(Action.MANAGE):
+            if known is None or not known.may(Action.CONNECT):
                 return False
             async with self._context.tenant(caller) as session:
                 return await get_endpoint(session, row["id"]) is not None

@@ -9,6 +9,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, WithJsonSchema
 
+from redrive.api.bulk_input import Id
 from redrive.api.queries import MAX_FILTER_CHARS, Moment, plain
 from redrive.core.limits import MAX_PAYLOAD_BYTES, MOST
 from redrive.core.permissions import Role, Scope, role_named
@@ -119,6 +120,7 @@ class KeyIn(_In):
     name: KeyName
     role: RoleName
     scope: ScopeName | None = None
+    endpoint_id: Id | None = None
     expires_at: End | None = None
 
 

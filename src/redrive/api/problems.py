@@ -94,9 +94,13 @@ def too_many(detail: str, wait_s: float) -> Problem:
 
 def forbidden(caller: Caller, action: Action) -> Problem:
     if caller.scope is not None and may(caller.role, action):
-        return Problem(403, f"This key is limited to one thing: {caller.scope}.")
+        return limited(caller)
     able = " or ".join(role for role in Role if may(role, action))
     return Problem(403, f"The role {caller.role} may not do this: it takes {able}.")
+
+
+def limited(caller: Caller) -> Problem:
+    return Problem(403, f"This key is limited to one thing: {caller.scope}.")
 
 
 def too_large(limit_bytes: int) -> Problem:

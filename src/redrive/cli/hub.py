@@ -44,7 +44,7 @@ def hub(
         typer.Option(
             "--key",
             envvar="REDRIVE_KEY",
-            help="A key of the edge that may manage endpoints. REDRIVE_KEY keeps it out of the list of processes.",
+            help="A key of the edge, of the scope relay. REDRIVE_KEY keeps it out of the list of processes.",
             show_default=False,
         ),
     ],

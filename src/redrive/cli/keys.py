@@ -7,7 +7,7 @@ import typer
 
 from redrive.cli import shapes
 from redrive.cli.connect import act_of, open_desk
-from redrive.cli.lookup import require_one_of, role_of
+from redrive.cli.lookup import find_endpoint, require_one_of, role_of
 from redrive.cli.options import AsJson, Id, Where, command, parse_time
 from redrive.cli.output import Column, emit, note, say, table
 from redrive.cli.runner import Refused, WrongUsage, run
@@ -25,7 +25,11 @@ def create(
     where: Where,
     name: Annotated[str, typer.Option("--name", help="Whose key it is, or what for.")],
     role: Annotated[str, typer.Option("--role", help="OWNER, ADMIN, IT_MANAGER, STAFF or VIEWER.")] = "ADMIN",
-    scope: Annotated[str | None, typer.Option("--scope", help="Limit it to one thing: produce or read.")] = None,
+    scope: Annotated[str | None, typer.Option("--scope", help="Limit it to one thing: produce, read or relay.")] = None,
+    endpoint: Annotated[
+        str | None,
+        typer.Option("--endpoint", help="With --scope relay: for the hubs of this relay only."),
+    ] = None,
     expires: Annotated[
         datetime | None, typer.Option("--expires", parser=parse_time, metavar="TIME", help="When it ends to be valid.")
     ] = None,
@@ -40,12 +44,21 @@ def create(
             raise WrongUsage(f"A key's name has 1 to {MAX_NAME_CHARS} printable characters.")
         limited_to = Scope(scope) if scope is not None else None
         async with open_desk(where) as desk, desk.session() as session:
+            endpoint_id = (await find_endpoint(session, endpoint))["id"] if endpoint is not None else None
             try:
                 row, key = await store.create_key(
-                    session, name=name, role=as_role, scope=limited_to, expires_at=expires, act=act_of()
+                    session,
+                    name=name,
+                    role=as_role,
+                    scope=limited_to,
+                    expires_at=expires,
+                    act=act_of(),
+                    endpoint_id=endpoint_id,
                 )
             except store.TooManyKeys as enough:
                 raise Refused(str(enough)) from None
+            except store.BadHubKey as bad:
+                raise WrongUsage(f"--{bad.field.removesuffix('_id')} {bad}.") from None
         if as_json:
             emit(shapes.key(row) | {"key": key})
         else:
@@ -67,10 +80,9 @@ def list_(where: Where, as_json: AsJson = False) -> None:
             for key in found:
                 emit(key)
             return True
-        titles = ("id", "name", "role", "scope", "key", "created", "expires", "revoked", "last used")
+        titles = ("id", "name", "role", "scope", "relay", "key", "created", "expires", "revoked", "last used")
         columns = [Column(title) for title in titles]
-        names = ("id", "name", "role", "scope", "hint", "created_at", "expires_at", "revoked_at", "last_used_at")
-        table(columns, [[key[name] for name in names] for key in found], empty="There are no keys.")
+        table(columns, [[key[name] for name in shapes.KEY_FIELDS] for key in found], empty="There are no keys.")
         return True
 
     run(work)

@@ -149,11 +149,14 @@ def endpoint(row: Record) -> Shape:
     }
 
 
+KEY_FIELDS = (
+    *("id", "name", "role", "scope", "endpoint_id", "hint"),
+    *("created_at", "expires_at", "revoked_at", "last_used_at"),
+)
+
+
 def key(row: Record) -> Shape:
-    return {
-        name: row[name]
-        for name in ("id", "name", "role", "scope", "hint", "created_at", "expires_at", "revoked_at", "last_used_at")
-    }
+    return {name: row[name] for name in KEY_FIELDS}
 
 
 def user(row: Record) -> Shape:

@@ -24,6 +24,7 @@ class Scope(StrEnum):
 
     PRODUCE = "produce"
     READ = "read"
+    RELAY = "relay"
 
 
 class Action(StrEnum):
@@ -34,6 +35,7 @@ class Action(StrEnum):
     RETRY = "retry"  # retry now, skip; operations on them
     JUDGE = "judge"  # redrive, replay, resolve, ignore, reopen, delete dead letters
     MANAGE = "manage"  # endpoints, policies, pausing
+    CONNECT = "connect hubs"  # of relays
     ADMIT = "admit"  # users and keys of the org
     WATCH = "watch"  # numbers of the whole installation
     OWN = "own"  # orgs, and the installation itself
@@ -49,6 +51,7 @@ ROLES: dict[Action, frozenset[Role]] = {
     Action.RETRY: CHANGERS,
     Action.JUDGE: CHANGERS,
     Action.MANAGE: CHANGERS,
+    Action.CONNECT: CHANGERS,
     Action.ADMIT: frozenset({Role.OWNER, Role.ADMIN}),
     Action.WATCH: frozenset({Role.OWNER}),
     Action.OWN: frozenset({Role.OWNER}),
@@ -57,6 +60,7 @@ ROLES: dict[Action, frozenset[Role]] = {
 SCOPES: dict[Scope, frozenset[Action]] = {
     Scope.PRODUCE: frozenset({Action.PRODUCE}),
     Scope.READ: frozenset({Action.READ, Action.READ_PAYLOADS, Action.WATCH}),
+    Scope.RELAY: frozenset({Action.CONNECT}),
 }
 
 

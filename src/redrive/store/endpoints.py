@@ -354,6 +354,11 @@ async def get_endpoint(session: Session, endpoint_id: UUID) -> Record | None:
     return await session.fetchrow("get_endpoint", session.org_id, endpoint_id)
 
 
+async def list_relays(session: Session, *, limit: int) -> list[Record]:
+    """The first relays by name."""
+    return await session.fetch("list_relays", session.org_id, limit)
+
+
 async def lock_endpoint(session: Session, endpoint_id: UUID) -> Record | None:
     """Read it for a change: whoever else changes it waits until this transaction ends."""
     return await session.fetchrow("lock_endpoint", session.org_id, endpoint_id)

@@ -40,6 +40,14 @@ class TooManyKeys(Exception):
     """An org has as many keys as one may have; the text says what to do."""
 
 
+class BadHubKey(Exception):
+    """A key of scope relay that could not be used, by `field`."""
+
+    def __init__(self, field: str, problem: str) -> None:
+        super().__init__(problem)
+        self.field = field
+
+
 @dataclass(frozen=True)
 class Caller:
     """Who is asking, in which org, with which role, and what they are limited to."""
@@ -49,6 +57,7 @@ class Caller:
     name: str
     role: Role
     scope: Scope | None = None
+    endpoint_id: UUID | None = None  # of a key of scope relay: the only relay that it is for
     kind: Kind = Kind.KEY
     org_name: str = ""
     limits: Limits = DEFAULT_LIMITS  # of the org
@@ -114,6 +123,7 @@ async def authenticate(db: Database, key: str) -> Caller | None:
                 name=row["name"],
                 role=Role(row["role"]),
                 scope=Scope(row["scope"]) if row["scope"] else None,
+                endpoint_id=row["endpoint_id"],
                 org_name=org.name,
                 limits=org.limits,
                 stored_bytes=org.stored_bytes,
@@ -127,9 +137,20 @@ async def note_use(db: Database, org_id: UUID, key_id: UUID) -> None:
 
 
 async def create_key(
-    session: Session, *, name: str, role: Role, scope: Scope | None, expires_at: datetime | None, act: Act
+    session: Session,
+    *,
+    name: str,
+    role: Role,
+    scope: Scope | None,
+    expires_at: datetime | None,
+    act: Act,
+    endpoint_id: UUID | None = None,
 ) -> tuple[Record, str]:
-    """A new key of the session's org, and what nobody will see again. TooManyKeys where it has enough."""
+    """Create a key of the session's org; answer its row and the key, which is not stored.
+
+    `endpoint_id`: the only relay that a key of scope relay is for. TooManyKeys and BadHubKey say what is wrong.
+    """
+    await _check_hub_key(session, role, scope, endpoint_id)
     live = await session.fetchrow("count_live_keys", session.org_id)
     if live is not None and live["n"] >= MAX_LIVE_KEYS:
         raise TooManyKeys(f"An org has at most {MAX_LIVE_KEYS} keys that are neither revoked nor expired. Revoke one.")
@@ -146,11 +167,26 @@ async def create_key(
         digest,
         expires_at,
         scope,
+        endpoint_id,
     )
     assert row is not None
-    after = {"name": name, "role": role, "scope": scope, "expires_at": expires_at}
+    after: dict[str, object] = {"name": name, "role": role, "scope": scope, "expires_at": expires_at}
+    if endpoint_id is not None:
+        after["endpoint_id"] = endpoint_id
     await audit.record(session, act, "key.create", "key", row["id"], after=after)
     return row, key
+
+
+async def _check_hub_key(session: Session, role: Role, scope: Scope | None, endpoint_id: UUID | None) -> None:
+    if scope is Scope.RELAY and not may(role, Action.CONNECT, scope):
+        able = ", ".join(each for each in Role if may(each, Action.CONNECT))
+        raise BadHubKey("role", f"must be one of {able} for the scope relay")
+    if endpoint_id is None:
+        return
+    if scope is not Scope.RELAY:
+        raise BadHubKey("endpoint_id", "is for keys of the scope relay only")
+    if await session.fetchrow("find_relay", session.org_id, endpoint_id) is None:
+        raise BadHubKey("endpoint_id", "must be the id of a relay of this org")
 
 
 async def list_keys(session: Session, *, limit: int, after: Sequence[object] | None = None) -> Page:

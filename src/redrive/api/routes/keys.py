@@ -17,10 +17,10 @@ from redrive.api.schemas.base import Page, shows
 from redrive.api.schemas.people import Key, NewKey
 from redrive.core.permissions import Role
 from redrive.store import keys
-from redrive.store.keys import Caller, TooManyKeys
+from redrive.store.keys import BadHubKey, Caller, TooManyKeys
 
 NOUN = "key"
-SHOWN = ("id", "name", "role", "scope", "hint", "created_at", "expires_at", "revoked_at", "last_used_at")
+SHOWN = ("id", "name", "role", "scope", "endpoint_id", "hint", "created_at", "expires_at", "revoked_at", "last_used_at")
 
 router = APIRouter(prefix="/v1/keys", tags=["keys"], dependencies=SCHEMES)
 
@@ -53,10 +53,13 @@ async def create_key(request: Request, given: KeyIn, caller: Admitter, context: 
                 role=given.role,
                 scope=given.scope,
                 expires_at=given.expires_at,
+                endpoint_id=given.endpoint_id,
                 act=act_of(request, caller),
             )
         except TooManyKeys as enough:
             raise invalid(FieldError(("body",), str(enough))) from None
+        except BadHubKey as bad:
+            raise invalid(FieldError(("body", bad.field), str(bad))) from None
         await once.note(session, row["id"])
     return answer(shape_of(row) | {"key": key}, 201)
 

@@ -4,6 +4,8 @@ from datetime import datetime
 from typing import Literal
 from uuid import UUID
 
+from pydantic import Field
+
 from redrive.api.schemas.base import Answer, example
 from redrive.core.permissions import Action, Role, Scope
 
@@ -15,6 +17,7 @@ _KEY = {
     "name": "web shop",
     "role": "IT_MANAGER",
     "scope": "produce",
+    "endpoint_id": None,
     "hint": "rdk_Xy3w…",
     "created_at": _AT,
     "expires_at": None,
@@ -46,6 +49,7 @@ class Key(Answer):
     name: str
     role: Role
     scope: Scope | None
+    endpoint_id: UUID | None = Field(description="Of the scope relay: the only relay whose hubs it is for.")
     hint: str
     created_at: datetime
     expires_at: datetime | None

@@ -1,5 +1,6 @@
 """Settings for those who admit people: the users of the org, and its keys."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -14,6 +15,8 @@ from redrive.api.shapes import Shape
 from redrive.core.permissions import Action, Role
 from redrive.store import keys, users
 from redrive.store.db import Record
+from redrive.store.endpoint_names import endpoint_names
+from redrive.store.endpoints import list_relays
 from redrive.store.keys import Caller
 from redrive.store.passwords import MIN_PASSWORD_CHARS
 from redrive.store.users import MAX_EMAIL_CHARS, MAX_USER_NAME_CHARS
@@ -25,6 +28,7 @@ from redrive.web.visitor import PageRoute, visiting
 
 USERS_PATH = "/settings/users"
 KEYS_PATH = "/settings/keys"
+MAX_RELAYS = 1_000  # to choose from; a key of another one is made through the API
 ROLES = {
     Role.VIEWER: "looks, without payloads",
     Role.STAFF: "looks, payloads included",
@@ -48,6 +52,7 @@ class PeoplePage:
     total: int | None
     next_href: str | None
     first_href: str | None
+    relays: Sequence[Record] = ()  # which a hub's key may be for; on the page of keys
 
     max_name_chars = MAX_USER_NAME_CHARS
     max_email_chars = MAX_EMAIL_CHARS
@@ -85,14 +90,17 @@ async def keys_page(request: Request, visitor: Admitter, context: Context) -> Re
     async with context.tenant(visitor) as session:
         frame = await load_frame(session, visitor, context, PATH)
         page = await keys.list_keys(session, limit=PAGE_ROWS, after=context.cursors.read(place, given))
+        relays = await list_relays(session, limit=MAX_RELAYS)
+        names = await endpoint_names(session, [row["endpoint_id"] for row in page.rows])
     cursor = context.cursors.write(place, page.next_key) if page.next_key else None
     shown = PeoplePage(
         frame=frame,
         tab=KEYS_PATH,
-        rows=[_key(row, frame) for row in page.rows],
+        rows=[_key(row, frame) | {"relay": names.get(row["endpoint_id"])} for row in page.rows],
         total=page.total,
         next_href=f"{KEYS_PATH}?cursor={cursor}" if cursor else None,
         first_href=KEYS_PATH if given else None,
+        relays=relays,
     )
     return render(request, "settings_keys.html", shown)
 

@@ -29,6 +29,15 @@ document.addEventListener("sent", async (event) => {
   location.reload();
 });
 
+// Fields of a new key that belong to one scope are offered with that scope only.
+const scope = document.querySelector("#k-scope");
+for (const field of document.querySelectorAll("[data-of-scope]")) {
+  scope.addEventListener("change", () => {
+    field.hidden = scope.value !== field.dataset.ofScope;
+    field.querySelector("select").disabled = field.hidden;
+  });
+}
+
 const password = document.querySelector("form[data-new-password]");
 password?.addEventListener("submit", (event) => {
   if (password.elements.password.value === password.elements.repeated.value) return;
