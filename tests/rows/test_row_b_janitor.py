@@ -147,6 +147,36 @@ async def test_b5_the_jobs_are_hourly_and_of_many_workers_one_does_them(
         assert [org.name for org in await another.orgs(every_s / 2)] == ["default"]
 
 
+@pytest.mark.parametrize("end", ["the hub is there", "the hub is gone"])
+async def test_b7_a_webhook_that_failed_for_seven_days_is_a_dead_letter_with_its_last_real_error(
+    redrive: Installation, clock: ManualClock, end: str
+) -> None:
+    relay = await redrive.api.relay()
+    event_id = await redrive.api.webhook(relay)
+    played = PlayedHub(redrive, relay, 503)
+    for _ in range(13):  # until the delays are an hour long
+        await redrive.work()
+        clock.advance(3600)
+    played.status = 502
+    await redrive.work()
+    if end == "the hub is gone":
+        played.seat.leave()
+    clock.advance(WEEK_S)
+    if end == "the hub is gone":
+        assert (await hourly_pass(redrive)).expired == 1
+    else:
+        await redrive.work()
+    error = "HTTP 502 Bad Gateway"
+    (row,) = await redrive.api.deliveries(relay["id"])
+    assert (row["status"], row["attempts"], row["error_message"]) == ("dead_letter", 14, error)
+    (letter,) = (await redrive.api.get("/v1/dead-letters"))["data"]
+    shown = (letter["event_id"], letter["reason"], letter["error_message"], letter["category"])
+    assert shown == (event_id, "expired", error, "server_error")
+    (notice,) = (await redrive.api.get("/v1/notices", kind="dead_letter"))["data"]
+    assert error in notice["text"]
+    assert (await redrive.api.get("/v1/stats"))["dead_letters"]["open"] == 1
+
+
 @pytest.mark.parametrize("kept_by", ["a breaker", "a disabled relay", "an edge that was killed"])
 async def test_b9_seven_days_after_it_was_received_a_webhook_is_a_dead_letter_whatever_kept_it(
     redrive: Installation, clock: ManualClock, monkeypatch: pytest.MonkeyPatch, kept_by: str

@@ -71,7 +71,7 @@ async def test_what_nobody_takes_up_dies_when_its_policy_says_so(engine: Engine,
     assert (failed["reason"], failed["last_error"], failed["failed_at"]) == (
         "expired",
         message,
-        clock.now().isoformat(),
+        clock.now().strftime("%Y-%m-%dT%H:%M:%SZ"),
     )
     assert (logged[1]["old_status"], logged[1]["new_status"]) == ("queued", "failed")
     assert "attempt" not in failed.keys() | logged[1].keys()  # nobody tried it
