@@ -36,7 +36,10 @@ SOURCES = Path(postgres_binaries.__file__).parents[2]
 RUNNER = """
 import asyncio, sys
 from pathlib import Path
+import structlog
 from redrive.store.embedded import EmbeddedPostgres
+
+structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
 
 async def main():
     server = await EmbeddedPostgres.start(Path(sys.argv[1]))

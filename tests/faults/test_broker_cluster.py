@@ -104,3 +104,7 @@ async def test_who_was_refused_while_a_queue_had_no_leader_is_not_refused_once_i
             await publisher.close()
     finally:
         await killing
+        await cluster.restart(leader)  # the cluster is shared: it is left whole and empty
+        async with linked(cluster.urls[leader]) as connection:
+            channel = await connection.channel()
+            await channel.queue_delete("letters")
