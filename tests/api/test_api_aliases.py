@@ -95,7 +95,6 @@ def test_camel_case_and_milliseconds_become_our_words() -> None:
         "mode": "FROM_STEP",
         "from_step_index": 2,
         "override_retry_policy": {
-            "kind": "exponential",
             "base_s": 1.5,
             "factor": 2,
             "cap_s": 60,

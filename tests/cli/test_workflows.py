@@ -189,7 +189,7 @@ async def test_a_run_is_replayed_from_a_step_or_that_step_alone(world: World) ->
     run_id = await started(world)
     await succeed(world)
     job = await die(world)
-    both = ("--new-key", "--because", "charged wrongly", "--policy", "immediate", "--now")
+    both = ("--new-key", "--because", "charged wrongly", "--policy", "immediate")
     replayed = await redrive("runs", "replay", run_id, "--from-step", "0", *both, url=world.url)
     assert (replayed.code, replayed.err.strip()) == (0, f"Run {run_id} goes on with step 0.")
     assert await world.letter_state(job.id) == "replaying"

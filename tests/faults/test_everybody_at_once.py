@@ -156,7 +156,7 @@ class Crowd:
 
     async def edit(self) -> None:
         task_id = self._some(await self._tasks("state = 'dead'"))
-        policy = self._dice.choice((None, Policy.from_spec(SHORT)))
+        policy = self._dice.choice((None, SHORT))
         edit = Edit(body=b'{"edited":1}', discard=self._dice.random() < 0.2)
         try:
             async with self._engine.app.tenant(self._engine.org_id) as session:

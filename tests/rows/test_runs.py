@@ -373,6 +373,7 @@ async def test_the_log_follows_a_run_by_its_correlation_id_from_the_first_reques
     moves = [(line["old_status"], line["new_status"]) for line in ours if line["event"] == "run_transition"]
     assert moves == [
         (None, "PENDING"),
+        ("PENDING", "RUNNING"),
         ("RUNNING", "DLQ_PENDING"),
         ("DLQ_PENDING", "RUNNING"),
         ("RUNNING", "SUCCESS"),
@@ -495,4 +496,4 @@ async def test_the_log_does_not_say_of_a_cancelled_run_that_it_waits_for_a_perso
                 return bool((await redrive.api.run_of(run_id))["status"] == "FAILED")
 
             await until(ended)
-    assert [line["new_status"] for line in lines if line["event"] == "run_transition"] == ["FAILED"]
+    assert [line["new_status"] for line in lines if line["event"] == "run_transition"] == ["RUNNING", "FAILED"]

@@ -48,11 +48,15 @@ class Task:
     def can_be_redriven(self) -> bool:
         return self.state is DEAD and self.letter is not DELETED
 
+    @property
+    def has_failed(self) -> bool:
+        return self.attempts > 0 or self.generation > 0 or self.state in (DEAD, SUCCEEDED)
+
     def is_due(self, now: datetime) -> bool:
         return (self.state is WAITING and self.due <= now) or (self.lease_ends is not None and self.lease_ends <= now)
 
     def revive(self, due: datetime) -> None:
-        self.state, self.generation, self.attempts, self.tried = WAITING, self.generation + 1, 1, False
+        self.state, self.generation, self.attempts, self.tried = WAITING, self.generation + 1, 0, False
         self.letter, self.due = REPLAYING, due
 
 
@@ -179,7 +183,7 @@ class Run:
     # -- people ----------------------------------------------------------------------------------------------------
 
     def retry_now(self, task: Task, now: datetime) -> Refusal | None:
-        if task.attempts == 0 and task.state is not DEAD:
+        if not task.has_failed:
             return Refusal.UNKNOWN
         if task.state is WAITING:
             task.due = now
@@ -187,7 +191,7 @@ class Run:
         return {LEASED: Refusal.IN_PROGRESS, HELD: Refusal.HELD}.get(task.state, Refusal.NOT_OPEN)
 
     def skip(self, task: Task) -> Refusal | None:
-        if task.attempts == 0 and task.state not in (DEAD, SUCCEEDED):
+        if not task.has_failed:
             return Refusal.UNKNOWN
         if task.state in (WAITING, HELD):
             self.die(task)

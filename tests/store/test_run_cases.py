@@ -220,7 +220,7 @@ async def test_a_letter_that_is_replayed_while_its_run_comes_to_it_is_refused_no
         settled = [Settled(Settlement(job, Success(200), Succeed(), NO_EXCHANGE, 0.1, b"{}"), True, None)]
         await Steps(engine.clock).go_on(session, settled)
     await other
-    assert outcomes == [Refusal.RUN_UNDER_WAY]
+    assert outcomes == [Refusal.REPLAYING]
 
 
 @pytest.mark.parametrize("by_its_letter", [True, False])

@@ -145,7 +145,7 @@ ENGINE = [
     Case("finish_runs", lambda facts: (*_runs(facts), ["PARTIAL"] * 50), "task_of_run"),
     Case("sweep_runs", lambda facts: (facts.engine.org_id, START, 100), "run_that_goes", sorts=False),
     Case("close_parked", _runs, "task_of_run"),
-    Case("resume_step", lambda facts: (*_task(facts), START, None, None, None, "{}", 0.0), "dead_letter_pkey"),
+    Case("resume_step", lambda facts: (*_task(facts), START, None, None, None, "{}", 0.0, None), "dead_letter_pkey"),
     Case("get_effect", lambda facts: (facts.engine.org_id, "7"), "effect_pkey"),
 ]
 APP = [

@@ -17,7 +17,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 
 from redrive.api.run_shapes import status_of
 from redrive.core.decide import Die, Reason, RetryIn, Succeed
-from redrive.core.lifecycle import MARKS
+from redrive.core.lifecycle import MARKS, DeadLetterState
 from redrive.core.outcome import Success
 from redrive.core.ports import HTTP_STEP_QUEUE, NO_EXCHANGE, STEP_HANDLER_PREFIX, STEP_QUEUE, Job, Released, Settlement
 from redrive.core.presets import PRESETS
@@ -43,7 +43,7 @@ from support.engine import (
     clear,
 )
 
-from .run_model import DEAD, DELETED, HELD, LEASED, OPEN, WAIT_S, WAITING, Run, Step, Task
+from .run_model import DEAD, DELETED, HELD, LEASED, OPEN, REPLAYING, WAIT_S, WAITING, Run, Step, Task
 from .walk import walk
 
 EXAMPLES, STEPS = 20, 30
@@ -244,7 +244,7 @@ class Runs(RuleBasedStateMachine):
     def handle_task(self, pick: int, act: str) -> None:
         self.tick()
         run, task = self.any_task(
-            pick, [(run, task) for run, task in self.all_tasks() if task.is_open and task.attempts]
+            pick, [(run, task) for run, task in self.all_tasks() if task.is_open and task.has_failed]
         )
         if act == "skip":
             assert self.do(self.engine.skip(self.id_of(task))) is run.skip(task)
@@ -265,15 +265,22 @@ class Runs(RuleBasedStateMachine):
             assert self.do(self.engine.redrive(self.id_of(task), at_once=at_once)) is expected
         self.look()
 
-    @rule(pick=picks, back=st.integers(0, 3), only=st.booleans(), new_key=st.booleans(), at_once=st.booleans())
-    def replay_letter(self, pick: int, back: int, only: bool, new_key: bool, at_once: bool) -> None:
+    @rule(
+        pick=picks,
+        back=st.integers(0, 3),
+        only=st.booleans(),
+        new_key=st.booleans(),
+        at_once=st.booleans(),
+        again=st.booleans(),
+    )
+    def replay_letter(self, pick: int, back: int, only: bool, new_key: bool, at_once: bool, again: bool) -> None:
         self.tick()
         letters = [(run, task) for run, task in self.letters() if not run.is_under_way] or self.letters()
         assume(letters)
         run, task = letters[pick % len(letters)]
         mode: Mode = "STEP_ONLY" if only else "FROM_STEP"
         index = task.step if only else max(task.step - back, 0)
-        asked = Replay(mode, new_key=new_key, at_once=at_once)
+        asked = Replay(mode, new_key=new_key, at_once=at_once, again=again)
         is_current = run.steps[task.step].task is task
 
         async def replay() -> Refusal | None:
@@ -282,7 +289,13 @@ class Runs(RuleBasedStateMachine):
                     session, self.id_of(task), index, asked, PERSON, self.clock, roll=0.5
                 )
 
-        if not is_current:
+        if task.letter is REPLAYING:
+            assert self.do(replay()) is Refusal.REPLAYING
+            return
+        if task.letter is DeadLetterState.RESOLVED and not again:
+            assert self.do(replay()) is Refusal.RESOLVED
+            return
+        if not is_current and task.letter is not DeadLetterState.RESOLVED:
             assert self.do(replay()) is Refusal.NOT_OPEN
             return
         refusal = run.replay(index, mode, self.clock.now(), new_key=new_key, at_once=at_once)

@@ -4,7 +4,7 @@ Asked by server before anything else looks at a request: behind it there is only
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -12,6 +12,9 @@ from typing import NamedTuple
 import msgspec
 
 from redrive.api.json_rules import decode_strictly
+from redrive.api.problems import FieldError
+from redrive.core.policy import MAX_DELAY_S
+from redrive.core.spec import number_problem
 
 
 @dataclass(frozen=True)
@@ -71,6 +74,7 @@ def meant_by(method: str, path: str, query: bytes, headers: Mapping[bytes, bytes
 _IN_SECONDS = {"base_delay_ms": "base_s", "max_delay_ms": "cap_s"}
 _RENAMED = {"jitter_ratio": "jitter"}
 _HUMP = re.compile(r"(?<=[a-z0-9])([A-Z])")
+_OVERRIDE = "override_retry_policy"
 
 
 def snake_cased(body: bytes) -> bytes:
@@ -79,15 +83,62 @@ def snake_cased(body: bytes) -> bytes:
     return body if not isinstance(value, dict) else msgspec.json.encode(_snake_cased(value))
 
 
+def as_given(errors: Sequence[FieldError], body: bytes) -> list[FieldError]:
+    """Errors of a body in camelCase, by the names and in the units that its sender knows."""
+    value = decode_strictly(body)
+    given = _given_names(value) if isinstance(value, dict) else {}
+    return [_as_given(error, given) for error in errors]
+
+
+def _as_given(error: FieldError, given: Mapping[str, tuple[str, object]]) -> FieldError:
+    last = str(error.loc[-1])
+    message = error.msg
+    if last in _IN_SECONDS.values() and last in given:
+        message = number_problem(given[last][1], 0, MAX_DELAY_S * 1000) or message
+    loc = tuple(given[step][0] if isinstance(step, str) and step in given else step for step in error.loc)
+    return FieldError(loc, _KNOWN.sub(lambda found: _camel_cased(found[0]), message))
+
+
+def _given_names(value: Mapping[str, object]) -> dict[str, tuple[str, object]]:
+    """By our names of the fields: how each was called, and its value."""
+    found: dict[str, tuple[str, object]] = {}
+    for given, item in value.items():
+        name = _snake_name(given)
+        found[_our_name(name)] = (given, item)
+        if name == _OVERRIDE and isinstance(item, dict):
+            found |= _given_names(item)
+    return found
+
+
+def _snake_name(given: str) -> str:
+    return _HUMP.sub(lambda hump: f"_{hump[1].lower()}", given)
+
+
+def _our_name(name: str) -> str:
+    return _IN_SECONDS.get(name) or _RENAMED.get(name, name)
+
+
+def _camel_cased(name: str) -> str:
+    theirs = {ours: name for name, ours in (_IN_SECONDS | _RENAMED).items()}.get(name, name)
+    return re.sub(r"_([a-z])", lambda found: found[1].upper(), theirs)
+
+
+# Of a policy, in messages that name other fields.
+_KNOWN = re.compile(
+    r"\b(?:base_s|cap_s|delays_s|jitter|max_age_s|max_retries|max_retry_after_s|quiet_permanent|timeout_s)\b"
+)
+
+
 def _snake_cased(value: dict[str, object]) -> dict[str, object]:
     shape: dict[str, object] = {}
     for given, item in value.items():
-        name = _HUMP.sub(lambda hump: f"_{hump[1].lower()}", given)
+        name = _snake_name(given)
         if name in _IN_SECONDS:
             is_number = isinstance(item, int | float) and not isinstance(item, bool)
             shape[_IN_SECONDS[name]] = item / 1000 if is_number else item  # type: ignore[operator]
-        elif name == "override_retry_policy" and isinstance(item, dict):
-            shape[name] = {"kind": "exponential", **_snake_cased(item)}
+        elif name == _OVERRIDE and isinstance(item, dict):
+            # Null is the same as left out: to these clients no policy was ever unbounded.
+            shape[name] = _snake_cased({field: each for field, each in item.items() if each is not None})
         else:
-            shape[_RENAMED.get(name, name)] = item
+            shape[_our_name(name)] = item
     return shape

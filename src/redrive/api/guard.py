@@ -44,6 +44,7 @@ class Guard:
         if body:
             _check(body)
             if state.get("camel_case"):
+                state["camel_cased"] = body  # errors name what was sent
                 body = snake_cased(body)
             # A body is JSON whatever it is labelled: `curl -d` calls everything a form.
             others = [(name, value) for name, value in scope["headers"] if name != b"content-type"]

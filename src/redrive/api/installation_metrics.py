@@ -28,6 +28,11 @@ _WORKFLOW = (
     ("workflow_step_retries", "Tries of workflow steps after a failed one.", "workflow.step_retries"),
     ("workflow_dlq_moves", "Workflow steps that became dead letters.", "workflow.dlq_moves"),
     ("workflow_dlq_replays", "Dead letters of workflow steps that were replayed.", "workflow.dlq_replays"),
+    (
+        "workflow_dlq_replays_refused",
+        "Replays of workflow steps that were refused: the dead letter was resolved already.",
+        "workflow.dlq_replays_refused",
+    ),
 )
 _QUEUES: tuple[tuple[type[CounterMetricFamily | GaugeMetricFamily], str, str, str], ...] = (
     (GaugeMetricFamily, "redrive_broker_messages", "Messages that wait in a queue of the broker.", "messages"),

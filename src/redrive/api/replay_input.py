@@ -10,12 +10,12 @@ from pydantic import AfterValidator, ConfigDict, Field
 
 from redrive.api.endpoint_input import Headers, PolicyName
 from redrive.api.policy_input import SHOWN_BESIDES
-from redrive.api.problems import FieldError, invalid, payload_too_large
+from redrive.api.problems import FieldError, Problem, invalid, payload_too_large
 from redrive.api.queries import RedriveIn
 from redrive.core.broker import RABBITMQ_KIND
-from redrive.core.policy import Policy, PolicyError
+from redrive.core.policy import PolicyError
 from redrive.core.redact import REDACTED, looks_secret
-from redrive.store.edits import Edit
+from redrive.store.edits import Edit, Override
 from redrive.store.events import MAX_PAYLOAD_BYTES
 
 MAX_STEP_INDEX = 10_000
@@ -53,6 +53,8 @@ class ReplayIn(RedriveIn):
     payload: Any = Field(default=None, description="Any JSON but null; delivered byte for byte as sent.")
     headers: Annotated[Headers, AfterValidator(_harmless)] | None = None
     discard_edit: bool = False
+    again: bool = Field(default=False, description="Also what is resolved already.")
+    now: bool = Field(default=True, description="False: due in the policy's first delay, not at once.")
     new_idempotency_key: bool = Field(
         default=False, description="Of a step: its effects carry another key than before, so that they happen again."
     )
@@ -64,7 +66,7 @@ class ReplayIn(RedriveIn):
             raise payload_too_large(MAX_PAYLOAD_BYTES)
         return Edit(payload, self.headers, self.discard_edit)
 
-    def policy(self) -> Policy | str | None:
+    def policy(self) -> Override | None:
         return override_of(self.override_retry_policy)
 
     def check_kind(self, kind: str, *, has_endpoint: bool) -> None:
@@ -85,15 +87,16 @@ class ReplayIn(RedriveIn):
             raise invalid(*errors)
 
 
-def override_of(given: dict[str, object] | str | None) -> Policy | str | None:
-    """A policy to replay something under: its spec, or the name of one in force."""
+def override_of(given: dict[str, object] | str | None) -> Override | None:
+    """What to replay something under: fields of a policy, or the name of one in force."""
     if not isinstance(given, dict):
         return given
-    try:
-        return Policy.from_spec({name: value for name, value in given.items() if name not in _NOT_SPEC})
-    except PolicyError as error:
-        place = ("body", "override_retry_policy")
-        raise invalid(*(FieldError((*place, *inner), message) for inner, message in error.errors)) from None
+    return {name: value for name, value in given.items() if name not in _NOT_SPEC}
+
+
+def unusable_override(error: PolicyError) -> Problem:
+    place = ("body", "override_retry_policy")
+    return invalid(*(FieldError((*place, *inner), message) for inner, message in error.errors))
 
 
 class _Payload(msgspec.Struct):

@@ -6,8 +6,11 @@ import msgspec
 
 from redrive.api.evidence import redacted_payload
 from redrive.api.shapes import Shape, moment
+from redrive.core.lifecycle import DeadLetterState, TaskState
 from redrive.core.run_states import StepStatus, schedule_id, step_key, step_status
 from redrive.store.db import Record
+from redrive.store.policies import OVERRIDE_NAME
+from redrive.store.steps import overrides_of
 
 # How inputs and outputs are shown.
 Show = Callable[[bytes | None], object]
@@ -81,9 +84,7 @@ def cancelled(row: Record) -> Shape | None:
 
 
 def status_of(step: Record) -> StepStatus:
-    """A new generation begins as after a first failure: only more than that is a try of its own."""
-    before = 1 if step["generation"] else 0
-    return step_status(step["state"], step["letter_state"], step["attempts"] is not None and step["attempts"] > before)
+    return step_status(step["state"], step["letter_state"], bool(step["attempts"]))
 
 
 def _step(
@@ -95,6 +96,7 @@ def _step(
         "kind": defined["kind"],
         "status": StepStatus.PENDING,
         "attempt_count": 0,
+        "attempts_total": 0,
         "max_retries": msgspec.json.decode(ahead["spec"])["max_retries"] if ahead is not None else None,
         "next_retry_at": None,
         "first_failed_at": None,
@@ -103,7 +105,7 @@ def _step(
         "error_stack": None,
         "category": None,
         "correlation_id": run["correlation_id"],
-        "retry_policy_override": None,
+        "retry_policy_override": _override(ahead) if ahead is not None and index in overrides_of(run) else None,
         "dead_letter_id": None,
         "policy": ahead["name"] if ahead is not None else None,
         "idempotency_key": step_key(str(run["id"]), index),
@@ -119,17 +121,24 @@ def _step(
     }
     if step is None:
         return shape
-    override = step["retry_policy_override"]
     shape |= {
         "idempotency_key": step["idempotency_key"],
         "execution": step["execution"],
-        "retry_policy_override": msgspec.json.decode(override) if override else None,
         "output": show(step["output"]),
         "output_is_cut": step["output_is_cut"],
     }
     if step["task_id"] is None:
         return shape
-    return shape | _carried_out(run, index, step, show)
+    shape |= _carried_out(run, index, step, show)
+    if step["state"] == TaskState.DEAD and step["letter_state"] == DeadLetterState.REPLAYING:
+        shape["attempt_count"] = 0  # of the generation that begins when the run comes to it
+        if shape["retry_policy_override"] is not None and ahead is not None:
+            shape |= {"policy": ahead["name"], "max_retries": msgspec.json.decode(ahead["spec"])["max_retries"]}
+    return shape
+
+
+def _override(policy: Record) -> object:
+    return msgspec.json.decode(policy["spec"]) if policy["name"] == OVERRIDE_NAME else policy["name"]
 
 
 def _carried_out(run: Record, index: int, step: Record, show: Show) -> Shape:
@@ -141,6 +150,7 @@ def _carried_out(run: Record, index: int, step: Record, show: Show) -> Shape:
     return {
         "status": status,
         "attempt_count": attempts,
+        "attempts_total": step["attempts_total"],
         "max_retries": msgspec.json.decode(step["policy_spec"])["max_retries"],
         "next_retry_at": due_at if attempts > 0 else None,
         "first_failed_at": step["first_failed_at"],

@@ -12,7 +12,7 @@ from starlette.exceptions import HTTPException
 from starlette.routing import BaseRoute
 
 from redrive.api import openapi
-from redrive.api.aliases import meant_by
+from redrive.api.aliases import as_given, meant_by
 from redrive.api.answers import Send, send_json, send_problem, send_problem_and_close
 from redrive.api.auth import Authenticator
 from redrive.api.body import BodyReader, BodyRefused, Disconnected, Receive
@@ -287,6 +287,9 @@ def _routes(
 
 
 def _respond(request: Request, problem: Problem) -> Response:
+    camel_cased = request.scope.get("state", {}).get("camel_cased")
+    if camel_cased is not None:
+        problem.errors = tuple(as_given(problem.errors, camel_cased))
     body = problem.body(correlation_of(request))
     return Response(body, problem.status, headers=dict(problem.headers), media_type=PROBLEM_TYPE)
 

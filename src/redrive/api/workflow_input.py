@@ -15,10 +15,9 @@ from redrive.api.problems import FieldError, invalid, payload_too_large
 from redrive.api.queries import Moment, PageQuery, Text
 from redrive.api.replay_input import MAX_STEP_INDEX, override_of
 from redrive.api.run_shapes import SHOWN_BESIDES
-from redrive.core.policy import Policy
 from redrive.core.workflow import Workflow, WorkflowError
 from redrive.core.workflow_view import restored
-from redrive.store.edits import NO_EDIT, Edit
+from redrive.store.edits import NO_EDIT, Edit, Override
 from redrive.store.events import MAX_PAYLOAD_BYTES
 from redrive.store.replays import Replay
 from redrive.store.runs import RunFilter
@@ -100,7 +99,7 @@ class RunReplayIn(BaseModel):
         default=False, description="Effects carry another key than before, so that they happen again."
     )
     now: bool = Field(
-        default=False, description="A step that had died is due at once, not in its policy's first delay."
+        default=True, description="False: a step that had died is due in its policy's first delay, not at once."
     )
     because: Annotated[str, Field(max_length=1_000, pattern=r"^[^\x00]*$")] | None = None
 
@@ -113,7 +112,7 @@ class RunReplayIn(BaseModel):
                 raise payload_too_large(MAX_PAYLOAD_BYTES)
         return Replay(self.mode, edit, self.policy(), self.new_idempotency_key, self.now)
 
-    def policy(self) -> Policy | str | None:
+    def policy(self) -> Override | None:
         return override_of(self.override_retry_policy)
 
 

@@ -234,6 +234,8 @@ def explained(letter_id: UUID, refusal: Refusal) -> str:
             return (
                 f"{letter_id}: it waits behind others of its lane. `redrive endpoints lanes` tells which comes first."
             )
+        case Refusal.RESOLVED:
+            return f"{letter_id}: it is resolved already."
         case Refusal.RUN_UNDER_WAY:
             return f"{letter_id}: another step of its run is under way. `redrive runs show` tells which."
         case Refusal.OF_RUN:

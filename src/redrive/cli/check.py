@@ -54,13 +54,14 @@ def _show(report: Report, by_org: bool) -> None:
 
 
 def _lines(books: Books) -> list[str]:
+    parked = f" + {books.dead_parked} parked" if books.dead_parked else ""
     sums = [
         f"{books.events} events = {books.received} received + {books.queued} queued + {books.delivered} delivered"
         f" + {books.failed} failed",
         f"{books.tasks} tasks = {books.waiting} waiting + {books.leased} leased + {books.held} held"
         f" + {books.succeeded} succeeded + {books.dead} dead",
         f"{books.dead} dead = {books.dead_open} open + {books.dead_resolved} resolved + {books.dead_ignored} ignored"
-        f" + {books.dead_deleted} deleted; {books.replaying} more are replaying",
+        f" + {books.dead_deleted} deleted{parked}; {books.replaying} more are replaying",
     ]
     return sums if books.balanced else [*sums, "This does not balance."]
 

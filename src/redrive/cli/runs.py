@@ -187,11 +187,11 @@ def replay(
     ],
     only: Annotated[bool, typer.Option("--only", help="That step alone, not those behind it.")] = False,
     given: Input = None,
-    policy: Annotated[str | None, typer.Option("--policy", help="Try that step under this policy.")] = None,
+    policy: Annotated[str | None, typer.Option("--policy", help="Try the steps under this policy.")] = None,
     new_key: Annotated[
         bool, typer.Option("--new-key", help="Effects carry another idempotency key, so that they happen again.")
     ] = False,
-    now: Annotated[bool, typer.Option("--now", help="Try at once, not after the policy's first delay.")] = False,
+    wait: Annotated[bool, typer.Option("--wait", help="Begin in the policy's first delay, not at once.")] = False,
     because: Because = None,
     as_json: AsJson = False,
 ) -> None:
@@ -204,7 +204,7 @@ def replay(
         edit = NO_EDIT
         if given is not None:
             edit = Edit(json_of(given, "The input", MAX_PAYLOAD_BYTES))
-        asked = Replay("STEP_ONLY" if only else "FROM_STEP", edit, policy, new_key, now)
+        asked = Replay("STEP_ONLY" if only else "FROM_STEP", edit, policy, new_key, not wait)
         async with open_desk(where) as desk:
             try:
                 shape = await past_deadlocks(lambda: _replay(desk, run_id, from_step, asked, because))

@@ -156,6 +156,55 @@ class Policy:
         }
 
 
+# A replay's override that makes an exponential schedule of another, from the specification of workflows.
+OVERRIDE_SCHEDULE = {"base_s": 2.0, "factor": 2.0, "cap_s": 120.0}
+OVERRIDE_JITTER = 0.25
+_SCHEDULE_FIELDS = frozenset({"delays_s", *OVERRIDE_SCHEDULE})
+_NULLABLE = frozenset({"max_retries", "max_age_s"})
+
+
+def overlaid(base: Policy, given: Mapping[str, object]) -> Policy:
+    """A policy with some of its fields replaced, or PolicyError: what is not given keeps its value.
+
+    Rules of `classify` are added to those of the base. `kind` follows from the fields of the schedule unless it is
+    given; a schedule of another kind than the base's begins with OVERRIDE_SCHEDULE, not with the base's fields.
+    """
+    given = {name: value for name, value in given.items() if value is not None or name in _NULLABLE}
+    spec = base.to_spec()
+    kind = given.get("kind", _kind_for(base, given))
+    if kind != base.kind:
+        spec = {name: value for name, value in spec.items() if name not in _SCHEDULE_FIELDS}
+        if kind == PolicyKind.EXPONENTIAL:
+            spec |= OVERRIDE_SCHEDULE
+        if base.kind is PolicyKind.MANUAL:  # its retries are a person's: it has no schedule to keep
+            spec |= {"jitter": OVERRIDE_JITTER, "max_retries": DEFAULT_MAX_RETRIES}
+    laid = {**spec, **given, "kind": kind}
+    rules = given.get("classify")
+    if isinstance(rules, Mapping):
+        laid["classify"] = _laid_rules(base, rules)
+    keep = given.get("retention")
+    if isinstance(keep, Mapping):
+        laid["retention"] = {**spec["retention"], **keep}  # type: ignore[dict-item]
+    return Policy.from_spec(laid)
+
+
+def _kind_for(base: Policy, given: Mapping[str, object]) -> PolicyKind:
+    if "delays_s" in given and base.kind is not PolicyKind.IMMEDIATE:
+        return PolicyKind.LIST
+    return PolicyKind.EXPONENTIAL if given.keys() & OVERRIDE_SCHEDULE.keys() else base.kind
+
+
+def _laid_rules(base: Policy, rules: Mapping[str, object]) -> dict[str, object]:
+    """The given rules first, so that problems keep their places, then those of the base about other things."""
+    named = [item for rule in ("retry", "fail") if isinstance(given := rules.get(rule), list) for item in given]
+    laid = dict(rules)
+    for rule, before in (("retry", base.retry), ("fail", base.fail)):
+        own = rules.get(rule)
+        if own is None or isinstance(own, list):
+            laid[rule] = [*(own or ()), *(item for item in _in_order(before) if item not in named)]
+    return laid
+
+
 @dataclass(frozen=True, slots=True)
 class PreviewRow:
     """Retry n (from 0): its delay, the range jitter may move it in, and when it falls due without jitter."""

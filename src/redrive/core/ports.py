@@ -35,7 +35,7 @@ class Job(NamedTuple):
     queue: str
     event_type: str
     fence: int
-    attempts: int  # tries of this generation made before this one
+    attempts: int  # tries of this generation made before this one; a redrive counts as one, unless it is of a step
     generation: int
     begun_at: datetime
     timeout_s: float

@@ -46,7 +46,7 @@ class Told(NamedTuple):
             attributes,
             trouble,
             span_of_try(job, job.attempts)
-            if job.attempts > bool(job.generation)
+            if job.attempts > (job.generation > 0 and job.run_id is None)
             else None,  # a redrive begins behind one
         )
 

@@ -176,8 +176,8 @@ def _instead_of_a_try(policy: Policy, job: Job, now: datetime) -> Die | AwaitPer
         if isinstance(decision, Die | AwaitPerson):
             return decision
     # A lost try may have used the last retry up before the lease was given back or the task was held. A redrive
-    # grants one try at least.
-    granted = 1 if job.generation else 0
+    # grants one try at least; of a step it begins without tries.
+    granted = 1 if job.generation and job.run_id is None else 0
     if policy.max_retries is not None and job.attempts > max(policy.max_retries, granted):
         return Die(Reason.EXHAUSTED, Category.TIMEOUT)
     if expired(policy, age) and not _is_owed_a_try(policy, job, now):

@@ -1,6 +1,5 @@
 """The audit: one row per action of a person or of the engine on their behalf, in the action's own transaction."""
 
-import re
 from collections.abc import Sequence
 from dataclasses import astuple, dataclass
 from datetime import datetime
@@ -8,20 +7,23 @@ from uuid import UUID
 
 import msgspec
 
+from redrive.core.redact import redact_text, redact_value
 from redrive.store.db import Record, Session
 from redrive.store.paging import Page, page_of
-
-_NUL = re.compile(r"(?<!\\)((?:\\\\)*)\\u0000")  # the escape, not a backslash before the letters
 
 
 @dataclass(frozen=True, slots=True)
 class Act:
-    """Who acts, why, and from where."""
+    """Who acts, why, and from where. What looks secret in `because` is redacted."""
 
     actor: str
     because: str | None = None
     correlation_id: str | None = None
     source: str | None = None  # the way in and the address: "api 10.1.2.3"
+
+    def __post_init__(self) -> None:
+        if self.because is not None:
+            object.__setattr__(self, "because", redact_text(self.because))
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,10 +62,10 @@ async def record(
 
 
 def _storable(value: object) -> str | None:
-    """As JSON that PostgreSQL takes: its jsonb has no NUL, which the names in a payload may hold."""
+    """As JSON, without what looks secret and without NUL, which PostgreSQL's jsonb does not take."""
     if value is None:
         return None
-    return _NUL.sub(r"\1\\ufffd", msgspec.json.encode(value).decode())
+    return msgspec.json.encode(redact_value(msgspec.to_builtins(value))).decode()
 
 
 async def list_audit_of(session: Session, subject_ids: Sequence[UUID]) -> list[Record]:

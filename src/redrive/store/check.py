@@ -190,6 +190,7 @@ class Books:
     dead_resolved: int = 0
     dead_ignored: int = 0
     dead_deleted: int = 0
+    dead_parked: int = 0  # steps of runs that are replayed from an earlier step
     replaying: int = 0
 
     @property
@@ -197,7 +198,8 @@ class Books:
         return (
             self.events == self.received + self.queued + self.delivered + self.failed
             and self.tasks == self.waiting + self.leased + self.held + self.succeeded + self.dead
-            and self.dead == self.dead_open + self.dead_resolved + self.dead_ignored + self.dead_deleted
+            and self.dead
+            == self.dead_open + self.dead_resolved + self.dead_ignored + self.dead_deleted + self.dead_parked
         )
 
 

@@ -209,7 +209,7 @@ async def begin_generation(
         EventStatus.QUEUED,
         event_id=letter["event_id"],
         task_id=letter["task_id"],
-        retry_attempts=1,
+        retry_attempts=0 if letter["run_id"] is not None else 1,
     )
 
 

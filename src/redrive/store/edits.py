@@ -6,14 +6,15 @@ entry in the audit; neither that nor a diff holds what looks secret.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 import msgspec
 
 from redrive.core.diff import Diff, diff
+from redrive.core.lifecycle import DeadLetterState
 from redrive.core.merge_patch import merge_patch
-from redrive.core.policy import Policy, retry_delay
+from redrive.core.policy import Policy, overlaid, retry_delay
 from redrive.store import audit
 from redrive.store.audit import Act
 from redrive.store.clock import Clock
@@ -52,6 +53,16 @@ class Edit:
 
 NO_EDIT = Edit()
 
+# A policy to replay something under: the name of one in force, or fields that are laid over its own.
+Override = Mapping[str, object] | str
+
+
+class Terms(NamedTuple):
+    """A stored policy."""
+
+    id: UUID
+    policy: Policy
+
 
 def apply_patch(body: bytes | None, patch: object) -> bytes:
     """A JSON text with a merge patch (RFC 7396) applied, or EditError. None: it is too large to be read."""
@@ -71,19 +82,26 @@ async def replay(
     clock: Clock,
     *,
     edit: Edit = NO_EDIT,
-    policy: Policy | str | None = None,
+    policy: Override | None = None,
+    terms: Terms | None = None,
     roll: float,
     at_once: bool = False,
     order: Order | None = None,
+    again: bool = False,
 ) -> Refusal | None:
-    """Redrive, with an edit, and under a policy of its own: a spec, or the name of one in force.
+    """Redrive, with an edit, and under an override of its policy (`terms`: what that comes to, where it is known).
 
-    Both stay in force for later redrives. EditError where the edit or the policy's name cannot be used.
+    Both stay in force for later redrives. EditError or PolicyError where the edit or the override cannot be used.
+    `again`: also what is resolved already.
     """
     row = await lock_redrivable(session, task_id, order)
     if isinstance(row, Refusal):
         return row
-    await _replay(session, row, act, clock, edit, policy, roll, at_once, order)
+    if row["state"] == DeadLetterState.RESOLVED and not again:
+        return Refusal.RESOLVED
+    if policy is not None and terms is None:
+        terms = await override_terms(session, policy, policy_of(row))
+    await _replay(session, row, act, clock, edit, policy, terms, roll, at_once, order)
     return None
 
 
@@ -105,7 +123,7 @@ async def replay_patched(
         return row
     base = await _base(session, task_id)
     edit = Edit(body=apply_patch(base["original"] if base["body"] is None else base["body"], patch))
-    await _replay(session, row, act, clock, edit, None, roll, at_once, order if row["lane"] is not None else None)
+    await _replay(session, row, act, clock, edit, None, None, roll, at_once, order if row["lane"] is not None else None)
     return None
 
 
@@ -147,47 +165,41 @@ async def _replay(
     act: Act,
     clock: Clock,
     edit: Edit,
-    policy: Policy | str | None,
+    policy: Override | None,
+    terms: Terms | None,
     roll: float,
     at_once: bool,
     order: Order | None,
 ) -> None:
     task_id: UUID = letter["task_id"]
-    policy_id, terms = await _terms(session, letter, policy)
+    policy_id, in_force = terms or (None, policy_of(letter))
     number: int | None = letter["edit"]
     if edit.changes_something:
         number = await _add(session, letter, edit, act, clock)
-    delay = None if at_once else retry_delay(terms, 0, roll)
+    delay = None if at_once else retry_delay(in_force, 0, roll)
     await begin_generation(session, letter, act, clock, delay=delay, edit=number, policy_id=policy_id, order=order)
     after: dict[str, object] = {"edit": number}
     if order is not None:
         after["order"] = order
     if policy is not None:
-        after["policy"] = policy if isinstance(policy, str) else policy.to_spec()
+        after["policy"] = policy if isinstance(policy, str) else in_force.to_spec()
     await audit.record(
         session, act, "dead_letter.replay", "dead_letter", task_id, before={"state": letter["state"]}, after=after
     )
 
 
-async def _terms(session: Session, letter: Record, policy: Policy | str | None) -> tuple[UUID | None, Policy]:
-    """The policy that the new generation runs under, and its id where it is another than before."""
-    if policy is None:
-        return None, policy_of(letter)
-    return await _other_terms(session, policy)
+async def override_terms(session: Session, policy: Override, base: Policy) -> Terms:
+    """What an override comes to for something that is under `base`.
 
-
-async def override_terms(session: Session, policy: Policy | str) -> UUID:
-    """The id of a policy that a person replays something under. EditError where there is none of that name."""
-    return (await _other_terms(session, policy))[0]
-
-
-async def _other_terms(session: Session, policy: Policy | str) -> tuple[UUID, Policy]:
+    EditError where there is no policy of that name, PolicyError where a field cannot be used.
+    """
     if isinstance(policy, str):
         row = await get_policy(session, policy)
         if row is None:
             raise EditError(f"there is no policy named {policy!r}", "override_retry_policy")
-        return row["id"], policy_of(row)
-    return await add_terms(session, policy), policy
+        return Terms(row["id"], policy_of(row))
+    laid = overlaid(base, policy)
+    return Terms(await add_terms(session, laid), laid)
 
 
 async def _add(session: Session, letter: Record, edit: Edit, act: Act, clock: Clock) -> int | None:

@@ -65,6 +65,7 @@ class Refusal(Enum):
     NOT_OPEN = "not_open"
     NO_LANE = "no_lane"  # a place in a lane was asked for
     BEHIND = "behind"  # others of its lane come first
+    RESOLVED = "resolved"  # and nobody asked for another replay of it
     RUN_UNDER_WAY = "run_under_way"  # another step of its run is being carried out
     OF_RUN = "of_run"  # it belongs to a run, and goes with it
 
@@ -134,7 +135,7 @@ async def progress_of(session: Session, task_ids: Sequence[UUID]) -> list[Progre
 async def retry_now(session: Session, task_id: UUID, act: Act, clock: Clock) -> Refusal | None:
     """Make a waiting task due at once. Not one that waits behind others of its lane: it would not be tried."""
     entry = await session.fetchrow("lock_task", session.org_id, task_id)
-    if entry is None or (entry["attempts"] == 0 and entry["state"] != "dead"):
+    if entry is None or not _has_failed(entry):
         return Refusal.UNKNOWN
     match entry["state"]:
         case "waiting" if entry["behind"]:
@@ -153,7 +154,7 @@ async def retry_now(session: Session, task_id: UUID, act: Act, clock: Clock) -> 
 async def skip(session: Session, task_id: UUID, act: Act, clock: Clock) -> Refusal | None:
     """Give a failed task up: it dies with the reason `skipped` and stands among the dead letters."""
     entry = await session.fetchrow("lock_task", session.org_id, task_id)
-    if entry is None or (entry["attempts"] == 0 and entry["state"] not in ("dead", "succeeded")):
+    if entry is None or not _has_failed(entry):
         return Refusal.UNKNOWN
     match entry["state"]:
         case "waiting" | "held":
@@ -187,7 +188,7 @@ async def schedule(
 ) -> Refusal | None:
     """Move the next retry of a waiting task: to a time, by a delay from now, or else by its policy's own delay."""
     entry = await session.fetchrow("lock_task", session.org_id, task_id)
-    if entry is None or (entry["attempts"] == 0 and entry["state"] not in ("dead", "succeeded")):
+    if entry is None or not _has_failed(entry):
         return Refusal.UNKNOWN
     if entry["state"] != "waiting":
         return {"leased": Refusal.IN_PROGRESS, "held": Refusal.HELD}.get(entry["state"], Refusal.NOT_OPEN)
@@ -211,6 +212,11 @@ async def schedule(
         after={"next_retry_at": moved["due_at"]},
     )
     return None
+
+
+def _has_failed(entry: Record) -> bool:
+    """Whether a task has failed before. A step that is replayed has, though its new generation begins without a try."""
+    return entry["attempts"] > 0 or entry["generation"] > 0 or entry["state"] in ("dead", "succeeded")
 
 
 def _longest_delay_s(policy: Policy) -> float:

@@ -21,7 +21,7 @@ from redrive.store.counters import count_of
 from redrive.store.db import Record, Session
 from redrive.store.events import new_correlation_id
 from redrive.store.paging import MAX_COUNTED, Page, page_of
-from redrive.store.steps import Next, next_step, scope_of, skip_step, time_for
+from redrive.store.steps import Next, next_step, overrides_of, scope_of, skip_step, time_for
 from redrive.store.transitions import tell_of, tell_run
 from redrive.store.workflows import Binding, Version
 
@@ -165,18 +165,21 @@ async def cancel_run(session: Session, run_id: UUID, act: Act, clock: Clock) -> 
     return None
 
 
-async def policies_ahead(session: Session, run: Record) -> dict[int, Record]:
-    """Under which policy each step of a run would be tried if the run came to it now, by index."""
+async def policies_ahead(session: Session, run: Record, *, overridden: bool = True) -> dict[int, Record]:
+    """Under which policy each step of a run would be tried if the run came to it now, by index. `overridden`: with
+    what people replayed it under.
+    """
     steps = msgspec.json.decode(run["shown"])["steps"]
     bindings = msgspec.json.decode(run["bindings"], type=list[Binding])
     names = [step["policy"] if isinstance(step["policy"], str) else DEFAULT_POLICY for step in steps]
-    ids = [binding.policy_id for binding in bindings if binding.policy_id is not None]
+    overrides = overrides_of(run) if overridden else {}
+    ids = [binding.policy_id for binding in bindings if binding.policy_id is not None] + [*overrides.values()]
     rows = await session.fetch("policies_of_steps", session.org_id, sorted({*names, DEFAULT_POLICY}), ids)
     by_id = {row["id"]: row for row in rows}
     by_name = {row["name"]: row for row in rows if row["in_force"]}
     found: dict[int, Record] = {}
     for index, (name, binding) in enumerate(zip(names, bindings, strict=True)):
-        row = by_id.get(binding.policy_id) or by_name.get(name) or by_name.get(DEFAULT_POLICY)
+        row = by_id.get(overrides.get(index, binding.policy_id)) or by_name.get(name) or by_name.get(DEFAULT_POLICY)
         if row is not None:
             found[index] = row
     return found

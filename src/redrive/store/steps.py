@@ -83,6 +83,12 @@ def scope_of(version: Version, run: Record | Mapping[str, object], outputs: Mapp
     )
 
 
+def overrides_of(run: Record) -> dict[int, UUID]:
+    """By their indexes: the steps that a person replayed under another policy, and which."""
+    given: str | None = run["overrides"]
+    return {} if given is None else msgspec.json.decode(given, type=dict[int, UUID])
+
+
 def kept_outputs(ended: Iterable[tuple[str, bytes | None, bool]]) -> dict[str, bytes | None]:
     """By the names of the steps. None: it was too large to be kept."""
     return {name: None if is_cut else output or b"null" for name, output, is_cut in ended}
@@ -194,7 +200,10 @@ class Steps:
             )
             task_id, key = others.get(index, (None, step_key(str(run["id"]), index)))
             step = _made_ready(versions[run["workflow_id"]], run, contents[run["id"]], index, key)
-            if task_id is None or not await _resume(session.of(run["org_id"]), task_id, step, self._clock):
+            policy_id = overrides_of(run).get(index)
+            if policy_id is not None:
+                step = step._replace(policy_id=policy_id)
+            if task_id is None or not await _resume(session.of(run["org_id"]), task_id, step, policy_id, self._clock):
                 following.append(step)
         await enqueue(session, following, self._clock)
 
@@ -265,10 +274,10 @@ def _next_index(run: Record) -> int | RunStatus:
     return following if run["cancelled_at"] is None else RunStatus.FAILED
 
 
-async def _resume(session: Session, task_id: UUID, step: Next, clock: Clock) -> bool:
+async def _resume(session: Session, task_id: UUID, step: Next, policy_id: UUID | None, clock: Clock) -> bool:
     """The run has come to a step that had died: its own task is tried again, with the input as it is now.
 
-    False: its letter was deleted, so that another task is needed.
+    `policy_id`: of the replay's override. False: its letter was deleted, so that another task is needed.
     """
     letter = await session.fetchrow("lock_dead_letter", session.org_id, task_id)
     assert letter is not None, "what died has a letter"
@@ -276,7 +285,7 @@ async def _resume(session: Session, task_id: UUID, step: Next, clock: Clock) -> 
         await session.execute("reset_steps", session.org_id, step.run_id, [step.step])
         return False
     edit = None if step.problem is not None else await engine_edit(session, letter, step.body, clock)
-    given = (clock.now(), edit, step.url, step.problem, step.headers or "{}", step.due_in_s)
+    given = (clock.now(), edit, step.url, step.problem, step.headers or "{}", step.due_in_s, policy_id)
     await session.execute("resume_step", session.org_id, task_id, *given)
     return True
 

@@ -35,6 +35,7 @@ from redrive.core.ports import (
     Woken,
 )
 from redrive.core.redact import redact_url
+from redrive.core.run_states import RunStatus
 from redrive.observe import lines
 from redrive.store.clock import Clock
 from redrive.store.db import Database, Record, Session, array_or_null, past_deadlocks
@@ -94,6 +95,9 @@ class Tasks:
         found = [row for row in rows if row["state"] != "barred"]
         if len(jobs) < len(found):
             lines.say_all("task_held", [_held(row) for row in found if row["state"] == "held"])
+        begun = [_begun(row) for row in rows if row["begins"]]
+        if begun:
+            lines.say_all("run_transition", begun)
         taken = Counter([row["number"] for row in found])
         last = {row["number"]: row for row in found}
         is_full = len(found) >= limit
@@ -374,6 +378,18 @@ def _held(row: Record) -> dict[str, object]:
     named = {"event_id": row["event_id"], "task": row["id"], "org_id": row["org_id"], "endpoint_id": row["endpoint_id"]}
     retries = {"attempt": row["attempts"] + 1, "correlation_id": row["correlation_id"]}
     return named | retries
+
+
+def _begun(row: Record) -> dict[str, object]:
+    """A run whose first step was just leased."""
+    return {
+        "run_id": str(row["run_id"]),
+        "workflow": row["event_type"].rpartition(".")[0],
+        "org_id": str(row["org_id"]),
+        "old_status": RunStatus.PENDING.value,
+        "new_status": RunStatus.RUNNING.value,
+        "correlation_id": row["correlation_id"],
+    }
 
 
 def _storable(text: str, limit: int) -> str:

@@ -19,7 +19,7 @@ _PARTIAL = frozenset({"user.update"})
 # To be chosen from; any other can be typed.
 ACTIONS = (
     *("dead_letter.retry", "dead_letter.replay", "dead_letter.resolve", "dead_letter.ignore", "dead_letter.delete"),
-    *("dead_letter.reopen", "dead_letter.move", "dead_letter.replay_outcome"),
+    *("dead_letter.reopen", "dead_letter.move", "dead_letter.replay_outcome", "dead_letter.replay_refused"),
     *("task.retry", "task.skip", "task.schedule", "task.fail", "event.ack", "event.delete"),
     *("operation.create", "operation.pause", "operation.resume", "operation.cancel"),
     *("endpoint.create", "endpoint.update", "endpoint.delete", "endpoint.enable", "endpoint.disable"),

@@ -46,6 +46,7 @@ LEFT_OUT = Body("", "An edited payload that is left out here: what it changes is
 ACTS = {
     "dead_letter.retry": "redrove it",
     "dead_letter.replay": "replayed it",
+    "dead_letter.replay_refused": "was refused another replay",
     "dead_letter.resolve": "marked it as resolved",
     "dead_letter.ignore": "ignored it",
     "dead_letter.reopen": "opened it again",

@@ -11,14 +11,16 @@ from redrive.api.context import Context, act_of
 from redrive.api.meters import check_room, check_size
 from redrive.api.problems import FieldError, invalid, not_found
 from redrive.api.queries import id_in_path, no_query
-from redrive.api.replay_input import STEP_KIND, ReplayIn
+from redrive.api.replay_input import STEP_KIND, ReplayIn, unusable_override
 from redrive.api.routes.retry_queue import refused
 from redrive.api.schemas.base import shows
 from redrive.api.schemas.dead_letters import DeadLetter
+from redrive.core.policy import PolicyError
 from redrive.store import dead_letters, edits
 from redrive.store.db import past_deadlocks
 from redrive.store.edits import EditError
-from redrive.store.replays import Replay, replay_letter
+from redrive.store.replays import Replay, note_refused_replay, replay_letter
+from redrive.store.retry_queue import Refusal
 
 NOUN = "dead letter"
 
@@ -41,7 +43,7 @@ async def replay_dead_letter(
         check_room(caller)
     act = act_of(request, caller, asked.because)
 
-    async def begin() -> Response:
+    async def begin() -> Response | None:
         async with context.tenant(caller) as session:
             letter = await dead_letters.get_dead_letter(session, wanted)
             if letter is None:
@@ -50,7 +52,8 @@ async def replay_dead_letter(
             roll = random.random()  # noqa: S311 (jitter, not a secret)
             try:
                 if letter["kind"] == STEP_KIND:
-                    replay = Replay(asked.mode or "FROM_STEP", edit, policy, asked.new_idempotency_key, asked.now)
+                    how = (asked.new_idempotency_key, asked.now, asked.again)
+                    replay = Replay(asked.mode or "FROM_STEP", edit, policy, *how)
                     refusal = await replay_letter(
                         session, wanted, asked.from_step_index, replay, act, context.clock, roll=roll
                     )
@@ -65,13 +68,22 @@ async def replay_dead_letter(
                         roll=roll,
                         at_once=asked.now,
                         order=asked.order,
+                        again=asked.again,
                     )
             except EditError as error:
                 raise invalid(FieldError(("body", *error.place), str(error))) from None
+            except PolicyError as error:
+                raise unusable_override(error) from None
+            if refusal is Refusal.RESOLVED:
+                await note_refused_replay(session, wanted, act, is_step=letter["kind"] == STEP_KIND)
+                return None
             if refusal is not None:
                 raise refused(refusal, NOUN)
             row = await dead_letters.get_dead_letter(session, wanted)
         assert row is not None, "it was locked in this transaction"
         return answer(shapes.dead_letter(row))
 
-    return await past_deadlocks(begin)  # a step's run may be gone on with at the same time
+    answered = await past_deadlocks(begin)  # a step's run may be gone on with at the same time
+    if answered is None:
+        raise refused(Refusal.RESOLVED, NOUN)
+    return answered

@@ -47,6 +47,8 @@ def refused(refusal: Refusal, noun: str) -> Problem:
                 "It is being replayed already: its task waits in the retry queue, or is tried right now. Wait for its "
                 "end, or skip it there, then decide.",
             )
+        case Refusal.RESOLVED:
+            return Problem(409, "It is resolved already. To replay it all the same, send again: true.")
         case Refusal.NOT_OPEN:
             return Problem(409, "It is finished already: there is nothing left to do.")
         case Refusal.NO_LANE:

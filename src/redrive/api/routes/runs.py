@@ -14,10 +14,12 @@ from redrive.api.cursors import ListPlace
 from redrive.api.meters import check_room, check_size
 from redrive.api.problems import FieldError, Problem, invalid, not_found
 from redrive.api.queries import BecauseIn, id_in_path, no_query
+from redrive.api.replay_input import unusable_override
 from redrive.api.routes.retry_queue import refused
 from redrive.api.schemas.base import Page, shows
 from redrive.api.schemas.workflows import Run, RunDetail
 from redrive.api.workflow_input import RunReplayIn, RunsQuery
+from redrive.core.policy import PolicyError
 from redrive.store import runs
 from redrive.store.db import Session, past_deadlocks
 from redrive.store.edits import EditError
@@ -91,6 +93,8 @@ async def replay_a_run(run_id: str, request: Request, given: RunReplayIn, caller
         return await past_deadlocks(begin)
     except EditError as error:
         raise invalid(FieldError(("body", *error.place), str(error))) from None
+    except PolicyError as error:
+        raise unusable_override(error) from None
 
 
 def _refused(refusal: RunRefusal | Refusal) -> Problem:

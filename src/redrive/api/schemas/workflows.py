@@ -162,6 +162,7 @@ _STEP = {
     "kind": "http",
     "status": "DLQ",
     "attempt_count": 4,
+    "attempts_total": 4,
     "max_retries": 3,
     "next_retry_at": None,
     "first_failed_at": AT,
@@ -195,7 +196,8 @@ class RunStep(Answer):
     name: str
     kind: StepKind
     status: StepStatus
-    attempt_count: int = Field(description="Tries made, the first included.")
+    attempt_count: int = Field(description="Tries made, the first included. A replay begins at 0 again.")
+    attempts_total: int = Field(description="Tries made before and since its replays.")
     max_retries: int | None
     next_retry_at: datetime | None
     first_failed_at: datetime | None

@@ -19,12 +19,13 @@ tasks AS (
          count(*) FILTER (WHERE t.state = 'dead' AND d.state = 'resolved') AS dead_resolved,
          count(*) FILTER (WHERE t.state = 'dead' AND d.state = 'ignored') AS dead_ignored,
          count(*) FILTER (WHERE t.state = 'dead' AND d.state = 'deleted') AS dead_deleted,
+         count(*) FILTER (WHERE t.state = 'dead' AND d.state = 'replaying') AS dead_parked,
          count(*) FILTER (WHERE d.state = 'replaying') AS replaying
     FROM redrive.task t
     LEFT JOIN redrive.dead_letter d ON d.org_id = t.org_id AND d.task_id = t.id
    GROUP BY t.org_id)
 SELECT coalesce(o.name, org_id::text) AS org, e.events, e.received, e.queued, e.delivered, e.failed, t.tasks, t.waiting,
-       t.leased, t.held, t.succeeded, t.dead, t.dead_open, t.dead_resolved, t.dead_ignored, t.dead_deleted, t.replaying
+       t.leased, t.held, t.succeeded, t.dead, t.dead_open, t.dead_resolved, t.dead_ignored, t.dead_deleted, t.dead_parked, t.replaying
   FROM redrive.org o
   FULL JOIN events e USING (org_id)
   FULL JOIN tasks t USING (org_id)

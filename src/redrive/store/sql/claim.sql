@@ -131,7 +131,8 @@ SELECT t.org_id, t.id, t.event_id, t.endpoint_id, t.policy_id, t.kind, t.queue, 
        CASE WHEN t.lane IS NULL THEN 0 ELSE (
          SELECT count(*)::int FROM redrive.lane_gap g WHERE g.org_id = t.org_id AND g.lane = t.lane AND g.place < t.place) END,
        coalesce(t.out_of_order, false), t.max_block_s, t.blocked_since + (t.now - least(t.due_at, t.now)),
-       CASE WHEN t.last_failed_at >= greatest(t.free_since, l.resumed_at) THEN NULL ELSE greatest(t.free_since, l.resumed_at) END AS free_since, t.run_id, t.step, u.traceparent, e.submitted_by, t.state, t.due_at, t.number
+       CASE WHEN t.last_failed_at >= greatest(t.free_since, l.resumed_at) THEN NULL ELSE greatest(t.free_since, l.resumed_at) END AS free_since, t.run_id, t.step, u.traceparent, e.submitted_by, t.state, t.due_at, t.number,
+       t.state = 'leased' AND u.status = 'PENDING' AS begins  -- it is RUNNING now
   FROM taken t JOIN redrive.event e ON e.org_id = t.org_id AND e.id = t.event_id
   -- Without an edit there is no number to look for, without a lane no lane, without a run no run: nothing is read.
   LEFT JOIN redrive.edit x ON x.org_id = t.org_id AND x.task_id = t.id AND x.number = t.edit
@@ -139,10 +140,10 @@ SELECT t.org_id, t.id, t.event_id, t.endpoint_id, t.policy_id, t.kind, t.queue, 
   LEFT JOIN redrive.run u ON u.org_id = t.org_id AND u.id = t.run_id
  UNION ALL
 SELECT p.org_id, p.id, NULL, NULL, NULL, NULL, p.queue, NULL, NULL, NULL, NULL, NULL, NULL, NULL, p.now, NULL, NULL, NULL, NULL, NULL,
-       NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 'passed', p.due_at, p.number
+       NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 'passed', p.due_at, p.number, NULL
   FROM terms p WHERE p.passed
  UNION ALL
 SELECT a.org_id, NULL, NULL, NULL, NULL, NULL, a.queue, NULL, NULL, NULL, NULL, NULL, NULL, NULL, a.now, NULL, NULL, NULL, NULL, NULL,
-       NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 'barred', NULL, a.number
+       NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 'barred', NULL, a.number, NULL
   FROM asked a WHERE a.barred
  ORDER BY due_at, id;

@@ -9,11 +9,11 @@ WITH ended AS (
      AND EXISTS (SELECT FROM redrive.task t WHERE t.org_id = r.org_id AND t.id = r.task_id AND t.state = 'succeeded')
   RETURNING s.org_id, s.run_id, s.index, coalesce(octet_length(s.output), 0) AS bytes),
 locked AS MATERIALIZED (
-  SELECT u.org_id, u.id, u.workflow_id, u.workflow, u.steps, u.status, u.correlation_id, u.created_by, u.cancelled_at, u.stop_after,
+  SELECT u.org_id, u.id, u.workflow_id, u.workflow, u.steps, u.status, u.correlation_id, u.created_by, u.cancelled_at, u.stop_after, u.overrides,
          e.index, e.bytes + octet_length(u.input) AS bytes
     FROM ended e JOIN redrive.run u ON u.org_id = e.org_id AND u.id = e.run_id
    ORDER BY u.org_id, u.id FOR UPDATE OF u)
-SELECT l.org_id, l.id, l.workflow_id, l.workflow, l.steps, l.status, l.correlation_id, l.created_by, l.cancelled_at, l.stop_after, l.index,
+SELECT l.org_id, l.id, l.workflow_id, l.workflow, l.steps, l.status, l.correlation_id, l.created_by, l.cancelled_at, l.stop_after, l.overrides, l.index,
        o.done, o.others, o.tasks, o.keys, l.bytes + o.bytes AS bytes, coalesce($1::timestamptz, clock_timestamp()) AS now
   FROM locked l
  -- as they were before this statement: without the one that has just ended

@@ -1,7 +1,7 @@
 -- lock_run_tasks: hold the tasks of a run's steps still, before the run itself, as the engine does: the one that is
 -- under way first, which the engine holds when it comes to others. $1 org, $2 run.
 WITH locked AS MATERIALIZED (
-  SELECT t.org_id, t.id, t.step, t.state, t.queue, t.kind, t.endpoint_id, t.event_id, t.generation, t.edit
+  SELECT t.org_id, t.id, t.step, t.state, t.queue, t.kind, t.endpoint_id, t.event_id, t.generation, t.edit, t.policy_id
     FROM redrive.task t WHERE t.org_id = $1 AND t.run_id = $2 ORDER BY t.open DESC, t.id FOR UPDATE)
 SELECT l.*, d.state AS letter_state, s.task_id IS NOT NULL AS is_current
   FROM locked l

@@ -1,4 +1,4 @@
--- redrive: a new generation of a dead task, as just after a first failure. $1 org, $2 task, $3 now, $4 delay, $5 who, $6 why,
+-- redrive: a new generation of a dead task, as just after a first failure; a step's begins with no try made. $1 org, $2 task, $3 now, $4 delay, $5 who, $6 why,
 -- $7 the policy that it runs under from now on (NULL: as before), $8 the edit in force (NULL: none), $9 where in its lane:
 -- 'in_place' or 'tail'. (NULL: in its place while the lane is halted, else at the tail.) It waits there for its turn.
 -- Whether later ones of its lane were delivered since it died is known when it is claimed.
@@ -8,7 +8,7 @@ turn AS MATERIALIZED (
     FROM redrive.task t LEFT JOIN redrive.lane l ON l.org_id = t.org_id AND l.lane = t.lane
    WHERE t.org_id = $1 AND t.id = $2 AND t.state = 'dead'),
 alive AS (
-  UPDATE redrive.task t SET state = 'waiting', reason = NULL, generation = t.generation + 1, attempts = 1,
+  UPDATE redrive.task t SET state = 'waiting', reason = NULL, generation = t.generation + 1, attempts = CASE WHEN t.run_id IS NULL THEN 1 ELSE 0 END,
          begun_at = clock.now, blocked_since = NULL, due_at = clock.now + make_interval(secs => $4), updated_at = clock.now,
          policy_id = coalesce($7::uuid, t.policy_id), edit = $8::integer,
          behind = CASE WHEN turn.lane IS NOT NULL THEN true END,

@@ -11,7 +11,7 @@ chosen AS MATERIALIZED (
         LEFT JOIN redrive.lane l ON l.org_id = t.org_id AND l.lane = t.lane
        ORDER BY t.place) o),
 alive AS (
-  UPDATE redrive.task t SET state = 'waiting', reason = NULL, generation = t.generation + 1, attempts = 1,
+  UPDATE redrive.task t SET state = 'waiting', reason = NULL, generation = t.generation + 1, attempts = CASE WHEN t.run_id IS NULL THEN 1 ELSE 0 END,
          begun_at = c.now, blocked_since = NULL, due_at = c.now + make_interval(secs => c.delay_s), updated_at = c.now,
          behind = CASE WHEN c.lane IS NOT NULL THEN true END, place = coalesce(c.new_place, t.place),
          out_of_order = CASE WHEN t.out_of_order OR c.lane IS NOT NULL AND NOT c.keeps THEN true END

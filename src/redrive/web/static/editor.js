@@ -74,7 +74,7 @@ async function replay() {
   const because = find("#editor-because").value.trim();
   const isOriginal = box.value === original && box.value !== base;
   const order = dialog.querySelector("input[name=order]:checked")?.value;
-  const rest = JSON.stringify({ now, ...(order ? { order } : {}), ...(because ? { because } : {}), ...(isOriginal ? { discard_edit: true } : {}) });
+  const rest = JSON.stringify({ now, ...("again" in dialog.dataset ? { again: true } : {}), ...(order ? { order } : {}), ...(because ? { because } : {}), ...(isOriginal ? { discard_edit: true } : {}) });
   const body = isOriginal || box.value === base ? rest : `{"payload": ${box.value}, ${rest.slice(1)}`;
   const button = find("[data-replay]");
   button.disabled = true;

@@ -93,6 +93,7 @@ async function replay() {
     mode: mode(),
     from_step_index: chosen(),
     now: find("#replay-now").checked,
+    ...("again" in dialog.dataset ? { again: true } : {}),
     ...(policy ? { override_retry_policy: policy } : {}),
     ...(find("#replay-key").checked ? { new_idempotency_key: true } : {}),
     ...(because ? { because } : {}),
