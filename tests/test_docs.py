@@ -279,6 +279,6 @@ def test_the_program_and_its_package_have_the_same_version() -> None:
 def test_the_whole_programs_of_the_python_page_compile() -> None:
     examples = [block for language, block in _FENCE.findall((DOCS / "python.md").read_text()) if language == "python"]
     programs = [example for example in examples if "from redrive import" in example]
-    assert len(programs) == 2
+    assert len(programs) == 3
     for program in programs:
         compile(program, "python.md", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)

@@ -3,10 +3,12 @@
 import asyncio
 import errno
 import json
+import re
 import socket
 import ssl
 import urllib.error
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from uuid import UUID
 
 import asyncpg
@@ -33,6 +35,7 @@ from redrive.core.classify import (
     parse_retry_after,
 )
 from redrive.core.outcome import Category, Steer
+from redrive.core.presets import PRESETS
 from redrive.core.steer import GiveUp, RetryLater
 
 NOW = datetime(2030, 1, 2, 3, 4, 5, tzinfo=UTC)
@@ -219,6 +222,54 @@ def test_the_default_decides_what_is_retried() -> None:
     assert not is_retriable(GiveUp())
     assert not is_retriable(KeyError("id"))
     assert not is_retriable(Refused(status_code=400))
+
+
+OF_CLASS: dict[str, list[BaseException]] = {
+    "timeout": [TimeoutError()],
+    "network": [ConnectionResetError()],
+    "server_error: 5xx": [Refused(status_code=500), Refused(status_code=503)],
+    "server_error: 408, 425": [Refused(status_code=408), Refused(status_code=425)],
+    "rate_limited: 429": [Refused(status_code=429)],
+    "client_error: 3xx": [Refused(status_code=302)],
+    "client_error: 401, 403, 410": [Refused(status_code=status) for status in (401, 403, 410)],
+    "client_error: other 4xx": [Refused(status_code=400), Refused(status_code=404), Refused(status_code=422)],
+    "validation": [ValueError("no number"), KeyError("id")],
+    "configuration": [ConfigurationError("no key")],
+    "unknown": [RuntimeError()],
+}
+
+
+def test_d12_the_documented_table_says_which_errors_each_preset_retries() -> None:
+    page = (Path(__file__).parents[2] / "docs/policies.md").read_text()
+    table = page.partition("### Which errors are retried")[2].partition("| Class |")[2].splitlines()
+    presets = [re.findall(r"`(\w+)`", cell) for cell in table[0].split("|") if "`" in cell]
+    assert {name for names in presets for name in names} == set(PRESETS)
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in table[2 : 2 + len(OF_CLASS)]]
+    assert [row[0].replace("`", "") for row in rows] == list(OF_CLASS)
+    for row in rows:
+        for error in OF_CLASS[row[0].replace("`", "")]:
+            assert str(error_category(error)) == re.findall(r"`(\w+)`", row[0])[0]
+            for names, said in zip(presets, row[1:], strict=True):
+                for name in names:
+                    assert is_retriable(error, policy=name) is (said == "yes"), (row[0], name)
+
+
+def test_d12_a_policy_of_ones_own_decides_what_is_retried() -> None:
+    spec = {"kind": "list", "delays_s": [5], "classify": {"retry": [404], "fail": ["unknown"]}}
+    assert is_retriable(Refused(status_code=404), policy=spec)
+    assert not is_retriable(RuntimeError(), policy=spec)
+    assert is_retriable(RetryLater(), policy=spec)
+    assert not is_retriable(GiveUp(), policy="triggers")
+    with pytest.raises(ValueError, match="one of integration, immediate, manual"):
+        is_retriable(RuntimeError(), policy="mine")
+    with pytest.raises(ValueError, match="kind: is needed"):
+        is_retriable(RuntimeError(), policy={})
+
+
+def test_d12_the_class_that_a_handler_gives_up_with_is_a_word() -> None:
+    assert error_category(GiveUp("closed", category="client_error")) is Category.CLIENT_ERROR
+    assert error_category(GiveUp("closed", category=Category.TIMEOUT)) is Category.TIMEOUT
+    assert error_category(GiveUp("closed")) is error_category(GiveUp("closed", category="x")) is Category.UNKNOWN
 
 
 def test_every_status_has_its_class() -> None:

@@ -10,12 +10,14 @@ import json
 import re
 import socket
 import ssl
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 
-from redrive.core.outcome import RETRIED_BY_DEFAULT, TRANSIENT, Category, Failure, Steer
+from redrive.core.outcome import TRANSIENT, Category, Failure, Steer
 from redrive.core.policy import MAX_DELAY_S, MAX_STATUS, Policy, StatusFamily
+from redrive.core.presets import DEFAULT_POLICY, PRESETS
 from redrive.core.redact import redact_text
 from redrive.core.steer import GiveUp, RetryLater
 
@@ -176,15 +178,16 @@ def category_named(name: str) -> Category | None:
     return next((category for pattern, category in _CATEGORIES_BY_NAME if pattern.search(name)), None)
 
 
-def is_retriable(e: BaseException) -> bool:
-    """Whether the default classification tries again after this exception."""
-    match _steer_of(_single(e)):
-        case Steer.GIVE_UP:
-            return False
-        case Steer.RETRY:
-            return True
-        case None:
-            return error_category(e) in RETRIED_BY_DEFAULT
+def is_retriable(e: BaseException, policy: str | Mapping[str, object] = DEFAULT_POLICY) -> bool:
+    """Whether a policy retries after this exception: the preset of that name, or a policy as an object.
+
+    ValueError where there is no preset of that name, PolicyError (a ValueError) where the object is no policy.
+    """
+    if not isinstance(policy, str):
+        return retriable(Policy.from_spec(policy), failure_of(e, ""))
+    if policy not in PRESETS:
+        raise ValueError(f"policy must be one of {', '.join(PRESETS)} or a policy as an object, not {policy!r}")
+    return retriable(PRESETS[policy], failure_of(e, ""))
 
 
 def failure_of(e: BaseException, stack: str) -> Failure:

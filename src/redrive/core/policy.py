@@ -176,8 +176,9 @@ def overlaid(base: Policy, given: Mapping[str, object]) -> Policy:
         spec = {name: value for name, value in spec.items() if name not in _SCHEDULE_FIELDS}
         if kind == PolicyKind.EXPONENTIAL:
             spec |= OVERRIDE_SCHEDULE
-        if base.kind is PolicyKind.MANUAL:  # its retries are a person's: it has no schedule to keep
-            spec |= {"jitter": OVERRIDE_JITTER, "max_retries": DEFAULT_MAX_RETRIES}
+        if base.kind is PolicyKind.MANUAL:  # it has no delays that jitter could move
+            most = DEFAULT_MAX_RETRIES if base.max_retries is None else base.max_retries
+            spec |= {"jitter": OVERRIDE_JITTER, "max_retries": most}
     laid = {**spec, **given, "kind": kind}
     rules = given.get("classify")
     if isinstance(rules, Mapping):
@@ -197,6 +198,8 @@ def _kind_for(base: Policy, given: Mapping[str, object]) -> PolicyKind:
 def _laid_rules(base: Policy, rules: Mapping[str, object]) -> dict[str, object]:
     """The given rules first, so that problems keep their places, then those of the base about other things."""
     named = [item for rule in ("retry", "fail") if isinstance(given := rules.get(rule), list) for item in given]
+    if ALL in named:
+        named += Category
     laid = dict(rules)
     for rule, before in (("retry", base.retry), ("fail", base.fail)):
         own = rules.get(rule)

@@ -11,11 +11,15 @@ from redrive.core.policy import MAX_DELAY_S
 
 
 class GiveUp(Exception):
-    """Do not try this task again: it is a dead letter at once."""
+    """Do not try this task again: it is a dead letter at once.
 
-    def __init__(self, *args: object, category: Category | None = None) -> None:
+    `category`: the class that its dead letter shows, `unknown` unless given. Another word counts as not given: a slip
+    of the pen must not turn the wish to give up into another exception.
+    """
+
+    def __init__(self, *args: object, category: Category | str | None = None) -> None:
         super().__init__(*args)
-        self.category = category
+        self.category = Category(category) if category in set(Category) else None
 
 
 class RetryLater(Exception):
