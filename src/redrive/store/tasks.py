@@ -386,6 +386,7 @@ def _begun(row: Record) -> dict[str, object]:
         "run_id": str(row["run_id"]),
         "workflow": row["event_type"].rpartition(".")[0],
         "org_id": str(row["org_id"]),
+        **lines.who(row["submitted_by"]),
         "old_status": RunStatus.PENDING.value,
         "new_status": RunStatus.RUNNING.value,
         "correlation_id": row["correlation_id"],
