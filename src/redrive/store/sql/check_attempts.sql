@@ -1,5 +1,5 @@
 -- check_attempts: `attempts` counts the tries of this generation that ended, given-back leases aside. A redriven
--- generation starts at 1, that of a step at 0 (at 1 until 0054); a message of a broker had been retried there, as it told.
+-- generation starts at 1, that of a step at 0 (at 1 until 0055); a message of a broker had been retried there, as it told.
 WITH tried AS (
   SELECT t.org_id, t.id, t.attempts, t.generation > 0 AND t.run_id IS NOT NULL AS is_replayed_step,
          CASE WHEN t.generation > 0 THEN CASE WHEN t.run_id IS NULL THEN 1 ELSE 0 END ELSE coalesce(b.retries, 0) END + count(a.fence) AS counted
