@@ -22,6 +22,7 @@ from support.http import Answer
 from .conftest import Api
 
 QUEUE = "/v1/retry-queue"
+ALIAS = "/api/integrations/retry-queue/bulk-retry"
 LETTERS = "/v1/dead-letters/bulk"
 
 
@@ -97,7 +98,7 @@ async def test_a_bulk_retry_is_an_operation_with_progress_and_a_message(api: Api
     assert shape["message"] == "Bulk retry complete. 3 succeeded, 2 failed."
 
 
-@pytest.mark.parametrize("path", [f"{QUEUE}/bulk-retry?wait=true", "/api/integrations/retry-queue/bulk-retry"])
+@pytest.mark.parametrize("path", [f"{QUEUE}/bulk-retry?wait=true", ALIAS])
 async def test_who_waits_gets_the_result(api: Api, path: str) -> None:
     await api.endpoint()
     ids = await retrying(api, 5)
@@ -109,11 +110,34 @@ async def test_who_waits_gets_the_result(api: Api, path: str) -> None:
     assert shape["message"] == "Bulk retry complete. 3 succeeded, 2 failed."
 
 
-async def test_who_waits_too_long_gets_the_operation(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("path", [f"{QUEUE}/bulk-retry?wait=true", ALIAS, f"{ALIAS}?wait=true"])
+async def test_a18_who_waits_too_long_is_told_what_is_pending(
+    api: Api, monkeypatch: pytest.MonkeyPatch, path: str
+) -> None:
     monkeypatch.setattr(operation_desk, "WAIT_WITHIN_S", 0.3)
     await api.endpoint()
-    answer = await api.owner.post(f"{QUEUE}/bulk-retry?wait=true", {"ids": await retrying(api, 1)})
-    assert (answer.status, answer.json["state"]) == (202, "running")
+    answer = await api.owner.post(path, {"retryIds": await retrying(api, 2)})
+    assert (answer.status, answer.json) == (200, {"succeeded": 0, "failed": 0, "pending": 2})
+    BulkResult.model_validate(answer.json)
+    shape = (await api.owner.get(f"/v1/operations/{answer.headers['x-operation-id']}")).json
+    assert shape["state"] == "running"
+
+
+async def test_a18_ids_have_one_name_at_a_time(api: Api) -> None:
+    ids = [str(uuid4())]
+    assert (await api.owner.post(f"{QUEUE}/bulk-retry", {"ids": ids, "retryIds": ids})).status == 422
+
+
+async def test_a18_what_the_automatic_retry_delivered_before_its_turn_has_succeeded(api: Api) -> None:
+    await api.endpoint()
+    ids = await retrying(api, 3)
+    await api.owner.post(f"{QUEUE}/{ids[0]}/retry")
+    for job in await api.claim():
+        await api.succeed(job)
+    answer = await api.owner.post(ALIAS, {"ids": [ids[0], str(uuid4())]})
+    assert answer.json == {"succeeded": 1, "failed": 1}
+    items = (await api.owner.get(f"/v1/operations/{answer.headers['x-operation-id']}/items")).json["data"]
+    assert [item["state"] for item in items] == ["succeeded", "failed"]
 
 
 async def test_a_bulk_skip_moves_to_the_dead_letters(api: Api) -> None:
@@ -516,11 +540,11 @@ async def test_no_org_takes_all_streams_and_all_waiting_from_the_others(
     monkeypatch.setattr(operation_desk, "MAX_WAITING_OF_ORG", 0)
     ids = await _one_retrying(own_api)
     made = await own_api.owner.post(f"{QUEUE}/bulk-retry?wait=true", {"ids": ids})
-    assert made.status == 202  # not waited for
+    assert made.json == {"succeeded": 0, "failed": 0, "pending": 1}  # not waited for
     theirs = (await own_api.stranger.post(f"{QUEUE}/bulk-skip", {"ids": [str(uuid4())]})).json["id"]
-    async with stream(own_api, made.json["id"]) as first:
+    async with stream(own_api, made.headers["x-operation-id"]) as first:
         assert await first.read() is not None
-        assert (await own_api.owner.get(f"/v1/operations/{made.json['id']}/stream")).status == 503
+        assert (await own_api.owner.get(f"/v1/operations/{made.headers['x-operation-id']}/stream")).status == 503
         assert (await own_api.stranger.get(f"/v1/operations/{theirs}/stream")).status == 200
 
 

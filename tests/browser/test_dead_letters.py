@@ -42,6 +42,44 @@ async def test_a9_when_there_is_none_all_is_well(installation: Installation, sig
         await expect(page.get_by_text("No failed events. All integrations healthy.")).to_be_visible()
 
 
+async def test_a21_that_all_is_well_is_said_only_if_it_is(
+    installation: Installation, receiver: Receiver, signed_in: SignedIn
+) -> None:
+    endpoint = await failed(installation, receiver, 12)
+    page = await signed_in()
+    empty = page.locator(".empty-title")
+    for path in (PATH, "/app/admin/dlq", "/groups"):
+        await page.goto(path)
+        await expect(empty).to_have_text("No dead letters. 12 deliveries are waiting for a retry.")
+        await page.goto(f"{path}?type=order.paid")
+        await expect(empty).to_have_text("No dead letters match these filters.")
+    await installation.api.post(f"/v1/endpoints/{endpoint['id']}/pause")
+    other = await installation.api.endpoint(receiver.url, name="new", event_types=["stock.low"])
+    await installation.api.post(f"/v1/endpoints/{other['id']}/pause")
+    await page.goto(PATH)
+    await expect(page.get_by_text("All integrations healthy")).to_have_count(0)
+
+
+async def test_d11_the_page_filters_by_kind_and_reason(
+    installation: Installation, receiver: Receiver, clock: ManualClock, signed_in: SignedIn
+) -> None:
+    await died(installation, receiver, clock)
+    await failed(installation, receiver, external_system="SKIPPED")
+    entry = (await installation.api.get("/v1/retry-queue"))["data"][0]
+    await installation.api.post(f"/v1/retry-queue/{entry['id']}/skip")
+    page = await signed_in()
+    for path in (PATH, "/app/admin/dlq"):
+        await page.goto(path)
+        rows = page.locator("tbody tr")
+        await expect(rows).to_have_count(2)
+        await page.get_by_label("Reason").select_option("skipped")
+        await expect(rows).to_have_count(1)
+        await expect(rows).to_contain_text("SKIPPED")
+        await page.get_by_label("Kind").select_option("step")
+        await expect(page.get_by_text("No dead letters match these filters.")).to_be_visible()
+        await expect(page).to_have_url(f"{installation.base_url}{path}?kind=step&reason=skipped")
+
+
 async def test_a9_newest_first_filtered_by_type_and_by_date(
     installation: Installation, receiver: Receiver, clock: ManualClock, signed_in: SignedIn
 ) -> None:
@@ -61,7 +99,7 @@ async def test_a9_newest_first_filtered_by_type_and_by_date(
     await page.goto(f"{PATH}?type=invoice.*")
     await expect(systems).to_have_count(2)
     await page.goto(f"{PATH}?type=order.paid")
-    await expect(page.get_by_text("Nothing matches this filter.")).to_be_visible()
+    await expect(page.get_by_text("No dead letters match these filters.")).to_be_visible()
 
 
 async def test_a10_manual_retry_goes_back_to_the_queue_with_full_retries(

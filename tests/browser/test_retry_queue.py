@@ -137,7 +137,7 @@ async def test_a7_skip_asks_first_and_makes_it_a_dead_letter(
     await expect(page.locator("tbody tr")).to_contain_text("invoice.paid")
 
 
-async def test_a8_retry_all_selected_tells_progress_and_the_end(
+async def test_a8_a18_retry_all_selected_tells_progress_and_the_end(
     installation: Installation, receiver: Receiver, clock: ManualClock, signed_in: SignedIn
 ) -> None:
     await failed(installation, receiver, 5)
@@ -149,6 +149,8 @@ async def test_a8_retry_all_selected_tells_progress_and_the_end(
     await page.get_by_role("button", name="Retry All Selected").click()
     bar = page.locator("[data-operation]")
     await expect(bar).to_contain_text("0/5 succeeded, 0/5 failed")
+    # rows of a bulk retry show that it is under way, like single ones.
+    await expect(page.locator("[data-cell=next]")).to_have_text(["in progress"] * 5)
     statuses = {entry["status"] for entry in (await installation.api.get("/v1/retry-queue"))["data"]}
     assert statuses == {"in_progress"}
     for _ in range(2):  # an operation rests between two looks at its tasks

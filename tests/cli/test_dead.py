@@ -71,6 +71,7 @@ async def test_filters_narrow_the_list(world: World) -> None:
         (("--reason", "bored"), "There are: permanent"),
         (("--since", "yesterday"), "is no time"),
         (("--limit", "0"), "--limit"),
+        (("--kind", "pigeon"), "There are: http, relay"),
     ],
 )
 async def test_a_filter_that_cannot_be_meant_is_wrong_usage(world: World, words: tuple[str, ...], said: str) -> None:
@@ -84,6 +85,15 @@ async def test_an_empty_list_says_so_on_stderr(world: World) -> None:
     ended = await redrive("dead", "list", url=world.url)
     assert (ended.code, ended.out) == (0, "")
     assert ended.err == "No failed events. All integrations healthy.\n"
+
+
+async def test_a21_an_empty_list_says_that_all_is_well_only_if_it_is(world: World) -> None:
+    await world.accept()
+    await world.fail(await world.claim_one())
+    ended = await redrive("dead", "list", url=world.url)
+    assert ended.err == "No dead letters. 1 delivery is waiting for a retry.\n"
+    ended = await redrive("dead", "list", "--kind", "http", url=world.url)
+    assert ended.err == "No dead letters match these filters.\n"
 
 
 async def test_show_tells_every_attempt_and_hides_secrets_of_the_payload(world: World) -> None:

@@ -65,7 +65,8 @@ def meant_by(method: str, path: str, query: bytes, headers: Mapping[bytes, bytes
     for alias in ALIASES:
         found = alias.pattern.fullmatch(path) if alias.method == method else None
         if found is not None and (not alias.with_key or b"x-api-key" in headers or b"authorization" in headers):
-            given = b"&".join(part for part in (query, alias.query) if part)
+            own = [part for part in query.split(b"&") if part != alias.query]  # they may say it themselves
+            given = b"&".join(part for part in (*own, alias.query) if part)
             return Meant(alias.means.format(**found.groupdict()), given, alias.camel_case)
     return None
 

@@ -30,7 +30,7 @@ async def begin(
     *,
     wait: bool = False,
 ) -> Response:
-    """202 with the operation; 200 with its result where it was waited for and ended in time."""
+    """202 with the operation; where it was waited for, 200 with its result, after a while with what is pending."""
     try:
         async with context.tenant(caller) as session:
             row = await _made(request, caller, context, session, spec, because)
@@ -42,10 +42,9 @@ async def begin(
     row = await desk.begun(row)
     if wait:
         row = await desk.ended(row, request)
-        if row["finished_at"] is not None:
-            result = answer(shapes.result(row))
-            result.headers[OPERATION_HEADER] = str(row["id"])
-            return result
+        result = answer(shapes.result(row))
+        result.headers[OPERATION_HEADER] = str(row["id"])
+        return result
     return answer(shapes.operation(row), 202)
 
 

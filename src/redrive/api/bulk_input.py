@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from uuid import UUID
 
 import msgspec
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from redrive.api.endpoint_input import RatePerS
 from redrive.api.queries import BecauseIn, Moment, PageQuery, Text
@@ -109,6 +109,8 @@ class QueueBulkIn(_ChoiceIn):
         json_schema_extra={"examples": [{"ids": [EXAMPLE_ID], "because": "the receiver is back"}]},
     )
 
+    # The first system called them retryIds.
+    ids: Ids | None = Field(default=None, validation_alias=AliasChoices("ids", "retryIds"))
     filter: RetryQueueFilterIn | None = None
 
     def spec(self, action: Literal["retry", "skip"]) -> OperationSpec:
@@ -187,7 +189,7 @@ class RecoverIn(BecauseIn):
 
 
 class WaitQuery(BaseModel):
-    """`wait`: answer when all is done, or after a while with how it stands."""
+    """`wait`: answer with the result, after 30 s at most; `pending` says how many were not finished by then."""
 
     model_config = ConfigDict(extra="forbid")
 

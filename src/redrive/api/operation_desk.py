@@ -29,7 +29,7 @@ MAX_WAITING_OF_ORG = 25
 WATCH_EVERY_S = 0.25
 HEARTBEAT_S = 15.0
 PREPARE_WITHIN_S = 5.0
-WAIT_WITHIN_S = 90.0
+WAIT_WITHIN_S = 30.0  # as long as a try may take
 
 Key = tuple[UUID, UUID]  # org, operation
 

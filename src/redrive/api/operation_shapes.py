@@ -44,8 +44,9 @@ def item(row: Record) -> Shape:
 
 
 def result(row: Record) -> Shape:
-    """The answer to who waited for the end. More is in the operation itself."""
-    return {"succeeded": row["succeeded"], "failed": row["failed"]}
+    """The answer to who waited for the end; `pending` only where it had not come in time. The operation has more."""
+    sums = {"succeeded": row["succeeded"], "failed": row["failed"]}
+    return sums if row["finished_at"] is not None else sums | {"pending": row["total"] - sum(sums.values())}
 
 
 def message(row: Record) -> str | None:

@@ -22,6 +22,7 @@ from redrive.cli.lookup import find_endpoint, require_one_of
 from redrive.cli.options import LetterFilter, Where
 from redrive.cli.output import emit, note
 from redrive.cli.runner import Refused, WrongUsage
+from redrive.core.dead_letter_lists import KINDS
 from redrive.core.decide import Reason
 from redrive.core.lifecycle import DeadLetterState
 from redrive.core.outcome import Category
@@ -76,6 +77,7 @@ def order_of(given: str | None) -> Order | None:
 async def filter_of(session: Session, chosen: LetterFilter) -> DeadLetterFilter:
     """The filter as the store takes it; words that it does not know are refused."""
     require_one_of("state", chosen.state, (state.value for state in DeadLetterState))
+    require_one_of("kind", chosen.kind, KINDS)
     require_one_of("reason", chosen.reason, (reason.value for reason in Reason))
     require_one_of("category", chosen.category, (category.value for category in Category))
     endpoint = await find_endpoint(session, chosen.endpoint) if chosen.endpoint is not None else None

@@ -14,6 +14,8 @@ from redrive.cli.connect import open_desk
 from redrive.cli.options import AsJson, Because, Id, LetterFilter, Limit, Where, command
 from redrive.cli.output import Column, cell, emit, facts, note_rest, say, table
 from redrive.cli.runner import Refused, run
+from redrive.core.dead_letter_lists import empty_text
+from redrive.store.counters import count_of
 from redrive.store.db import Session
 from redrive.store.dead_letters import DeadLetterFilter, get_dead_letter, list_dead_letters
 from redrive.store.dead_messages import get_dead_message
@@ -54,12 +56,14 @@ def list_(where: Where, chosen: LetterFilter, limit: Limit = 50, as_json: AsJson
     async def work() -> bool:
         async with open_desk(where) as desk, desk.session() as session:
             page = await _first(session, await filter_of(session, chosen), limit)
+            waiting, held = await count_of(session, "retrying"), await count_of(session, "task.held")
         found = [shapes.dead_letter(row) for row in page.rows]
         if as_json:
             for letter in found:
                 emit(letter)
             return True
-        table(COLUMNS, [_cells(letter) for letter in found], empty="No failed events. All integrations healthy.")
+        empty = empty_text(is_filtered=chosen != LetterFilter(), waiting=waiting, held=held)
+        table(COLUMNS, [_cells(letter) for letter in found], empty=empty)
         note_rest(page, len(found))
         return True
 

@@ -15,6 +15,7 @@ from uuid import UUID
 
 import typer
 
+from redrive.core.dead_letter_lists import KINDS
 from redrive.store.orgs import DEFAULT_ORG
 from redrive.store.paging import MAX_PAGE_ROWS
 
@@ -70,7 +71,7 @@ class LetterFilter:
     """Which dead letters."""
 
     state: Annotated[str, typer.Option("--state", help="open, replaying, resolved, ignored or deleted.")] = "open"
-    kind: Annotated[str | None, typer.Option("--kind", help="http, relay, rabbitmq, handler or step.")] = None
+    kind: Annotated[str | None, typer.Option("--kind", help=f"{', '.join(KINDS[:-1])} or {KINDS[-1]}.")] = None
     event_type: Annotated[str | None, typer.Option("--event-type", help="Of this type; * stands for anything.")] = None
     external_system: Annotated[str | None, typer.Option("--external-system", help="For this system.")] = None
     endpoint: Annotated[str | None, typer.Option("--endpoint", help="For this endpoint: its id or its name.")] = None

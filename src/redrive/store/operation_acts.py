@@ -56,6 +56,8 @@ def judge(operation: Record, item: Record) -> Verdict:
     """
     action = operation["action"]
     if action == "retry":
+        if item["state"] == "succeeded":  # the automatic retry was faster
+            return Verdict(item, "succeeded", note="It had been delivered before its turn came.")
         is_queue = operation["subject"] == RETRY_QUEUE
         was_dead = item["died_at"] is not None and item["died_at"] <= operation["created_at"]
         return _judge_retry(item) if is_queue and not (was_dead and item["state"] == "dead") else _judge_redrive(item)

@@ -9,6 +9,7 @@ from datetime import datetime
 
 from redrive.api.context import ApiContext
 from redrive.core.alerts import RULES
+from redrive.core.dead_letter_lists import empty_text
 from redrive.core.permissions import Action
 from redrive.core.run_states import UNDER_WAY
 from redrive.store.alerts import FiringRule, firing_now
@@ -87,6 +88,10 @@ class Frame:
     @property
     def places(self) -> list[Place]:
         return [place for place in PLACES if self.caller.may(place.needs) and (self.has_broker or not place.for_broker)]
+
+    def no_dead_letters(self, *, is_filtered: bool = False) -> str:
+        """Why there are none."""
+        return empty_text(is_filtered=is_filtered, waiting=self.counts["retry_queue"], held=self.held)
 
     @property
     def who(self) -> str:

@@ -4,6 +4,8 @@ from datetime import datetime
 from typing import Literal
 from uuid import UUID
 
+from pydantic import Field
+
 from redrive.api.schemas.base import Answer, example
 
 _ID = "01a1e0a4-11d2-7c55-8f0a-5a1d1f0e2b6c"
@@ -84,9 +86,10 @@ class OperationItem(Answer):
 
 
 class BulkResult(Answer):
-    """The end of an operation that was waited for. The header X-Operation-Id names it."""
+    """What an operation that was waited for has come to. The header X-Operation-Id names it."""
 
     model_config = example({"succeeded": 3, "failed": 2})
 
     succeeded: int
     failed: int
+    pending: int | None = Field(default=None, description="Not finished within 30 s; left out where all are.")

@@ -5,8 +5,8 @@ WITH sent AS MATERIALIZED (
   SELECT i.ctid AS place, i.org_id, i.task_id, i.fence FROM redrive.operation_item i
    WHERE i.org_id = $1 AND i.operation_id = $2 AND i.state = 'sent' ORDER BY i.n LIMIT $3),
 ended AS MATERIALIZED (
-  SELECT s.place, CASE a.result WHEN 'succeeded' THEN 'succeeded' ELSE 'failed' END AS state,
-         CASE WHEN a.result = 'succeeded' THEN NULL
+  SELECT s.place, CASE coalesce(a.result, t.state) WHEN 'succeeded' THEN 'succeeded' ELSE 'failed' END AS state,
+         CASE WHEN coalesce(a.result, t.state) = 'succeeded' THEN NULL
               WHEN a.result IS NOT NULL THEN left(a.error_message, 500)
               WHEN t.id IS NULL THEN 'It is gone.'
               WHEN t.state = 'held' THEN 'It is held, since its endpoint is disabled or paused.'

@@ -12,6 +12,7 @@ from redrive.api import shapes
 from redrive.api.context import Context
 from redrive.api.cursors import ListPlace
 from redrive.api.shapes import Shape
+from redrive.core.dead_letter_lists import KINDS
 from redrive.store import dead_letters
 from redrive.store.choices import event_types
 from redrive.store.db import Session
@@ -19,6 +20,7 @@ from redrive.store.dead_letters import DeadLetterFilter
 from redrive.store.endpoint_names import endpoint_names, offered_names
 from redrive.store.operations import DEAD_LETTERS
 from redrive.store.paging import MAX_COUNTED
+from redrive.web import words
 from redrive.web.charts import Series, lines
 from redrive.web.frame import Frame, load_frame
 from redrive.web.lists import (
@@ -41,6 +43,8 @@ QUALIFIERS = ("state", "type", "system", "endpoint", "error", "reason", "kind", 
 DAY = timedelta(days=1)
 QUARTERS = 96
 MAX_GROUP_CHARS = 60  # of the error that a group is called by
+KIND_CHOICES = {kind: words.kind(kind) for kind in KINDS}
+REASON_CHOICES = {reason: reason.capitalize() for reason in REASONS}
 STATES = {"open": "Open", "replaying": "Replaying", "resolved": "Resolved", "ignored": "Ignored"}
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
@@ -62,6 +66,8 @@ class DeadLettersPage:
     arrivals_note: str
 
     states = STATES
+    kinds = KIND_CHOICES
+    reasons = REASON_CHOICES
     categories = CATEGORIES
     counted_to = MAX_COUNTED
 
@@ -113,12 +119,8 @@ async def dead_letters_page(request: Request, visitor: Visitor, context: Context
         chosen.choice("state", "state", STATES)
         chosen.choice("error", "category", CATEGORIES)
         chosen.choice("reason", "reason", REASONS)
-        for name, field in (
-            ("type", "event_type"),
-            ("system", "external_system"),
-            ("kind", "kind"),
-            ("group", "fingerprint"),
-        ):
+        chosen.choice("kind", "kind", dict.fromkeys(KINDS, ""))
+        for name, field in (("type", "event_type"), ("system", "external_system"), ("group", "fingerprint")):
             chosen.text(name, field)
         chosen.time("since")
         chosen.time("until")

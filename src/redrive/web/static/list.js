@@ -18,6 +18,7 @@ class List {
     this.section = section;
     this.isAll = false;
     this.lastTicked = null;
+    this.inProgress = new Set(); // what a running bulk retry was begun with
     this.find();
     section.addEventListener("click", (event) => this.clicked(event));
     section.addEventListener("focusin", (event) => this.entered(event.target.closest("tbody tr")));
@@ -174,6 +175,7 @@ class List {
     try {
       const operation = await call("POST", given.bulkPath, { ...JSON.parse(given.body), ...chosen, ...pace, ...because });
       this.clear();
+      if (given.bulkPath.endsWith("/bulk-retry") || JSON.parse(given.body).action === "retry") this.markInProgress(ids);
       this.follow(operation);
     } catch (problem) {
       toast(problem.whole || problem.message, "bad");
@@ -193,7 +195,20 @@ class List {
     const address = new URL(location.href);
     address.searchParams.set("op", operation.id);
     history.replaceState(null, "", address);
-    watch(this.bulk, operation, { isNew: true, ended: () => this.refresh(), closed: forgetOperation });
+    const ended = () => {
+      this.inProgress.clear();
+      this.refresh();
+    };
+    watch(this.bulk, operation, { isNew: true, ended, closed: forgetOperation });
+  }
+
+  markInProgress(ids) {
+    for (const id of ids) this.inProgress.add(id);
+    for (const row of this.rows.filter((each) => this.inProgress.has(each.dataset.id))) {
+      const place = row.querySelector('[data-cell="next"]') || row.querySelector("td.acts");
+      place.replaceChildren(element("span", { class: "badge waiting" }, "in progress"));
+      for (const button of row.querySelectorAll("td.acts button")) button.disabled = true;
+    }
   }
 
   /** The same list as it is now, with what is selected in it. Asked for by the person, or at the end of what they began: it
@@ -227,6 +242,7 @@ class List {
     for (const row of this.rows.filter((each) => ticked.has(each.dataset.id))) row.querySelector("[data-tick]").checked = true;
     this.lastTicked = null;
     this.isAll = false;
+    this.markInProgress([]);
     this.bindKeys();
     refreshTimes(this.section);
     this.show();

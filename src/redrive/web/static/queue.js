@@ -15,6 +15,9 @@ const LOOKED_AT = 50;
 
 const HELD = "Held: its endpoint is disabled or paused, or all retries are. It goes on where it stood when that is lifted.";
 
+/** Told of by what the person began: single retries, and those of a bulk action. */
+const isFollowed = (id) => followed.has(id) || queue.inProgress.has(id);
+
 function badge(text, kind, title = null) {
   return element("span", { class: `badge ${kind}`, title }, text);
 }
@@ -107,11 +110,11 @@ watchForNew(async ({ since, ...filter }) => {
   const known = new Set(queue.rows.map((row) => row.dataset.id));
   // What lies behind the last one asked for may still be there: only a list that is whole tells what has left.
   if (data.length < LOOKED_AT) {
-    for (const row of queue.rows) if (!there.has(row.dataset.id) && !followed.has(row.dataset.id)) leave(row);
+    for (const row of queue.rows) if (!there.has(row.dataset.id) && !isFollowed(row.dataset.id)) leave(row);
   }
   for (const entry of data) {
     const row = queue.rows.find((each) => each.dataset.id === entry.id);
-    if (row && !followed.has(entry.id)) renew(row, entry);
+    if (row && !isFollowed(entry.id)) renew(row, entry);
   }
   // What moves up from the next page is not new: what is, failed for the first time since this page was made.
   const isNew = (entry) => !known.has(entry.id) && entry.retry_count === 0 && Date.parse(entry.last_retry_at) >= Date.parse(since);
