@@ -23,7 +23,22 @@ _NOT_OURS = {"up", "ALERTS"}  # Prometheus makes them
 _WORD = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
 _QUOTED = re.compile(r'"[^"]*"')
 _LABELS = re.compile(r"\b(?:by|without|on|ignoring)\s*\([^)]*\)|\{[^}]*\}|\[[^\]]*\]")
-_PROMQL = {"sum", "max", "min", "count", "rate", "increase", "histogram_quantile", "and", "unless", "on", "by", "or"}
+_PROMQL = {
+    "sum",
+    "max",
+    "min",
+    "count",
+    "rate",
+    "increase",
+    "histogram_quantile",
+    "clamp_min",
+    "vector",
+    "and",
+    "unless",
+    "on",
+    "by",
+    "or",
+}
 
 
 def all_metrics() -> dict[str, str]:

@@ -342,6 +342,12 @@ async def test_b7_any_4xx_fails_that_one_webhook_quietly_and_the_next_goes_on(
     assert (rate["failed"], rate["ended"]) == (0, 1)
     assert (await redrive.api.get("/v1/stats"))["dead_letters"]["open"] == 0
     assert (await redrive.api.get("/v1/dead-letters"))["data"] == []
+    metrics = (await redrive.api.http.get("/metrics")).body.decode().splitlines()
+    moved = [line for line in metrics if line.startswith("redrive_dead_letters_moved_total{")]
+    reasons = {line.split('reason="')[1].split('"')[0]: 0 for line in moved}
+    for line in moved:
+        reasons[line.split('reason="')[1].split('"')[0]] += round(float(line.rpartition(" ")[2]))
+    assert reasons == {"permanent": 0, "exhausted": 0, "expired": 0, "skipped": 0, "quiet": len(ANY_4XX)}
 
 
 async def test_b7_what_failed_quietly_can_be_sent_again(redrive: Installation) -> None:

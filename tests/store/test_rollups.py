@@ -139,7 +139,7 @@ class Traffic:
 
     async def sweep(self, pick: int) -> None:
         self.clock.advance(pick % int(3 * DAY_S))
-        before = {row["id"]: row for row in await self.rows("state = 'waiting'")}
+        before = {row["id"]: row for row in await self.rows("open")}
 
         @asynccontextmanager
         async def opened() -> AsyncIterator[Retention]:
@@ -149,8 +149,11 @@ class Traffic:
         await Janitor(opened, every_s=3_600, dice=lambda: 0.5, rest=0).sweep(rested_s=0)
         self.forgotten = self.clock.now() - timedelta(seconds=KEPT_S["minute"])
         for row in await self.rows("reason = 'expired'"):
-            if row["id"] in before:
-                self.note(before[row["id"]], died(before[row["id"]], by_try=False), Death("expired", "timeout"))
+            was = before.get(row["id"])
+            letter = await self.engine.letter(row["id"])
+            if was is not None and letter is not None:
+                is_lost = was["state"] == "leased"  # its lease ran out: that was a try
+                self.note(was, died(was, by_try=is_lost), Death("expired", letter["category"]))
 
     async def roll(self, pick: int) -> None:
         await self.roller.roll(1 + pick % 10)
