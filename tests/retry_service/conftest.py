@@ -49,24 +49,24 @@ class Office:
 
     async def add(self, error: BaseException | str | None = None, **terms: Any) -> UUID:
         given = ConnectionError("the ERP is down") if error is None else error
-        return await self.service.add_to_retry_queue("edi.orders", {"order": 7}, given, **terms)
+        return await self.service.report_failure("edi.orders", {"order": 7}, given, **terms)
 
     async def entry(self, task_id: UUID) -> dict[str, Any]:
         """The one entry of that id in the retry queue."""
-        rows = (await self.service.get_retry_queue())["data"]
+        rows = await self.service.get_retry_queue()
         (found,) = [row for row in rows if row["id"] == task_id]
         return dict(found)
 
     async def letter(self, task_id: UUID, **filters: Any) -> dict[str, Any]:
-        rows = (await self.service.get_dlq(**filters))["data"]
+        rows = await self.service.get_dlq(**filters)
         (found,) = [row for row in rows if row["id"] == task_id]
         return dict(found)
 
     async def queued(self) -> list[UUID]:
-        return [row["id"] for row in (await self.service.get_retry_queue())["data"]]
+        return [row["id"] for row in await self.service.get_retry_queue()]
 
     async def dead(self) -> list[UUID]:
-        return [row["id"] for row in (await self.service.get_dlq())["data"]]
+        return [row["id"] for row in await self.service.get_dlq()]
 
     async def log(self, task_id: UUID) -> dict[str, Any]:
         async with self.engine.app.tenant(self.engine.org_id) as session:

@@ -123,7 +123,7 @@ async def test_a11_a_deleted_dead_letter_is_gone_and_its_log_stays(office: Offic
 
 
 async def test_a14_a_handler_s_own_policy_holds_for_what_is_added_to_it(office: Office) -> None:
-    id = await office.service.add_to_retry_queue("order.created", {"order": 1}, TimeoutError(), handler="erp.sync")
+    id = await office.service.report_failure("order.created", {"order": 1}, TimeoutError(), handler="erp.sync")
     entry = await office.entry(id)
     assert (entry["event_type"], entry["kind"], entry["policy"]) == ("order.created", "handler", "immediate")
     assert await office.process(after_s=5) == {"succeeded": 1, "failed": 0}
@@ -133,7 +133,7 @@ async def test_a14_a_handler_s_own_policy_holds_for_what_is_added_to_it(office: 
 async def test_a14_webhooks_are_retried_by_the_service_too(office: Office) -> None:
     async with open_receiver() as receiver:
         endpoint_id = await office.engine.endpoint(url=receiver.url, event_types=("nothing.else",))
-        id = await office.service.add_to_retry_queue("edi.orders", {"order": 7}, "HTTP 503", endpoint_id=endpoint_id)
+        id = await office.service.report_failure("edi.orders", {"order": 7}, "HTTP 503", endpoint_id=endpoint_id)
         assert (await office.entry(id))["endpoint_id"] == endpoint_id
         assert await office.process(after_s=5) == {"succeeded": 1, "failed": 0}
         assert [request.body for request in receiver.requests] == [b'{"order":7}']
@@ -173,7 +173,7 @@ async def test_a13_the_same_idempotency_key_is_the_same_entry_and_fails_once(off
     assert (await office.entry(first))["retry_count"] == 0
     assert len((await office.log(first))["attempts"]) == 1
     with pytest.raises(NotPossible):
-        await office.service.add_to_retry_queue("edi.orders", {"order": 8}, "down", idempotency_key="order-7")
+        await office.service.report_failure("edi.orders", {"order": 8}, "down", idempotency_key="order-7")
 
 
 @pytest.mark.parametrize(
@@ -202,8 +202,105 @@ async def test_a13_unknown_policies_endpoints_and_too_much_payload_are_refused(o
     with pytest.raises(NotFound, match="no such endpoint"):
         await office.add(endpoint_id="not an id")
     with pytest.raises(ValueError, match="1048576 bytes"):
-        await office.service.add_to_retry_queue("edi.orders", b"x" * 1_048_577, "down")
+        await office.service.report_failure("edi.orders", b"x" * 1_048_577, "down")
     assert await office.queued() == []
+
+
+# -- as the specification has it ---------------------------------------------------------------------------------------
+
+
+async def test_a24_an_entry_is_added_by_its_log_with_a_policy_and_a_number_of_retries(office: Office) -> None:
+    id = await office.add()
+    added = await office.service.add_to_retry_queue(id, "immediate", 1)
+    expected = {"log_id": id, "retry_count": 0, "max_retries": 1, "retry_policy": "immediate", "status": "pending"}
+    assert {name: added[name] for name in expected} == expected
+    assert added["next_retry_at"] == office.in_s(5)
+    assert await office.service.add_to_retry_queue(id, "manual") == await office.entry(id)
+    entry = await office.entry(id)
+    assert (entry["retry_policy"], entry["max_retries"], entry["next_retry_at"]) == ("manual", 3, None)
+    await office.service.add_to_retry_queue(id, "exponential", max_retries=1)
+    office.erp.down_for = 9
+    await office.process(after_s=5)
+    letter = await office.letter(id)
+    assert (letter["retry_count"], letter["max_retries"], letter["reason"]) == (1, 1, "exhausted")
+    # A dead letter begins anew, with all its retries.
+    added = await office.service.add_to_retry_queue(id, retry_policy="exponential", max_retries=3)
+    assert (added["retry_count"], added["max_retries"], added["in_dlq"]) == (0, 3, False)
+    assert added["next_retry_at"] == office.in_s(5)
+    office.erp.down_for = 0
+    assert await office.process(after_s=5) == {"succeeded": 1, "failed": 0}
+    with pytest.raises(NotPossible):
+        await office.service.add_to_retry_queue(id)
+
+
+async def test_a24_a_dead_letter_can_be_added_to_wait_for_a_person(office: Office) -> None:
+    id = await office.add()
+    await office.service.skip_to_dlq(id)
+    added = await office.service.add_to_retry_queue(id, "manual")
+    assert (added["status"], added["next_retry_at"], added["max_retries"]) == ("pending", None, 3)
+    assert await office.process(after_s=86_400) == {"succeeded": 0, "failed": 0}
+
+
+async def test_a24_what_cannot_be_added_is_refused(office: Office) -> None:
+    with pytest.raises(NotFound, match="no such integration log"):
+        await office.service.add_to_retry_queue(uuid4())
+    id = await office.add()
+    with pytest.raises(NotFound, match='no policy named "weekly"'):
+        await office.service.add_to_retry_queue(id, "weekly")
+    for wrong in (-1, 1_001):
+        with pytest.raises(ValueError, match="max_retries is 0 to 1000"):
+            await office.service.add_to_retry_queue(id, "exponential", wrong)
+        with pytest.raises(ValueError, match="max_retries is 0 to 1000"):
+            await office.add(max_retries=wrong)
+
+
+async def test_a24_a_failure_is_reported_with_a_number_of_retries(office: Office) -> None:
+    id = await office.add(max_retries=1)
+    entry = await office.entry(id)
+    assert (entry["max_retries"], entry["retry_policy"], entry["next_retry_at"]) == (1, "exponential", office.in_s(5))
+    office.erp.down_for = 1
+    await office.process(after_s=5)
+    assert (await office.letter(id))["retry_count"] == 1
+    assert (await office.letter(await office.add(max_retries=0)))["reason"] == "exhausted"
+
+
+async def test_a26_the_audit_names_the_user_of_every_acting_call(office: Office) -> None:
+    user, service = uuid4(), office.service
+    office.erp.down_for = 2
+    id, other = await office.add(), await office.add()
+    await service.manual_retry(id, user)
+    assert await service.bulk_retry([id, other], user) == {"succeeded": 0, "failed": 2}
+    await service.schedule_retry(id, delay=60, user_id=user)
+    await service.add_to_retry_queue(id, "immediate", user_id=user)
+    await service.skip_to_dlq(id, user)
+    await service.delete_dlq_entry(id, user, "a duplicate")
+    await service.mark_failed(other, "gone", user_id="maria@example.com")
+    acts = await office.audit(id)
+    assert [action for action, _, _ in acts] == [
+        "task.retry",
+        "task.retry",
+        "task.schedule",
+        "task.schedule",
+        "task.skip",
+        "dead_letter.delete",
+    ]
+    assert {actor for _, actor, _ in acts} == {f"user:{user}"}
+    assert (await office.audit(other))[-1] == ("task.fail", "user:maria@example.com", None)
+    for wrong in ("", "a\nb", "x" * 201):
+        with pytest.raises(ValueError, match="user_id has 1 to 200 printable characters"):
+            await service.manual_retry(other, wrong)
+
+
+async def test_a24_lists_are_entries_of_the_service_s_own_org(office: Office) -> None:
+    ids = {await office.add() for _ in range(3)}
+    entries = await office.service.get_retry_queue(office.engine.org_id)
+    assert {entry["id"] for entry in entries} == ids
+    first = await office.service.get_retry_queue(limit=2)
+    rest = await office.service.get_retry_queue(limit=2, cursor=first.pagination["cursor"])
+    assert (len(first), len(rest), rest.pagination["has_more"]) == (2, 1, False)
+    assert await office.service.get_dlq(office.engine.org_id) == []
+    with pytest.raises(NotFound, match="another org"):
+        await office.service.get_retry_queue(uuid4())
 
 
 # -- carrying out ------------------------------------------------------------------------------------------------------
@@ -231,7 +328,7 @@ async def test_a13_bulk_retry_tries_all_of_them_and_counts(office: Office) -> No
 
 
 async def test_a13_bulk_retry_does_not_wait_for_ever_for_a_handler_that_runs_nowhere(office: Office) -> None:
-    id = await office.service.add_to_retry_queue("nobody.has.this", None, "down")
+    id = await office.service.report_failure("nobody.has.this", None, "down")
     assert await office.service.bulk_retry([id], wait_s=0.3) == {"succeeded": 0, "failed": 1}
     assert (await office.entry(id))["status"] == "in_progress"
     office.clock.advance(-1)
@@ -303,8 +400,8 @@ async def test_a13_an_unknown_id_is_not_found_and_so_is_one_of_another_org(offic
             ):
                 with pytest.raises(NotFound, match="There is no such"):
                     await action
-        assert (await stranger.get_retry_queue())["data"] == []
-        assert (await stranger.get_dlq())["data"] == []
+        assert await stranger.get_retry_queue() == []
+        assert await stranger.get_dlq() == []
     assert await office.queued() == [id]
 
 
@@ -350,14 +447,14 @@ async def test_a13_what_is_held_says_so(office: Office) -> None:
 async def test_a13_lists_take_the_filters_of_the_api_and_go_on_by_cursor(office: Office) -> None:
     ids = [await office.add(external_system="ERP" if n % 2 else "EDI") for n in range(5)]
     page = await office.service.get_retry_queue(limit=3)
-    assert page["pagination"]["total_count"] == 5
-    rest = await office.service.get_retry_queue(limit=3, cursor=page["pagination"]["cursor"])
-    assert {row["id"] for row in [*page["data"], *rest["data"]]} == set(ids)
-    assert len((await office.service.get_retry_queue(external_system="EDI"))["data"]) == 3
+    assert page.pagination["total_count"] == 5
+    rest = await office.service.get_retry_queue(limit=3, cursor=page.pagination["cursor"])
+    assert {row["id"] for row in [*page, *rest]} == set(ids)
+    assert len(await office.service.get_retry_queue(external_system="EDI")) == 3
     for id in ids:
         await office.service.skip_to_dlq(id)
-    assert (await office.service.get_dlq(external_system="ERP", limit=1))["pagination"]["total_count"] == 2
-    assert (await office.service.get_dlq(state="resolved"))["data"] == []
+    assert (await office.service.get_dlq(external_system="ERP", limit=1)).pagination["total_count"] == 2
+    assert await office.service.get_dlq(state="resolved") == []
     for bad in ({"status": "late"}, {"no_such": 1}, {"limit": 0}, {"cursor": "forged"}):
         with pytest.raises(ValueError, match=r"."):
             await office.service.get_retry_queue(**bad)

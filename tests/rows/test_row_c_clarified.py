@@ -127,7 +127,7 @@ async def test_c16_every_task_has_a_correlation_id(database_url: str) -> None:
         made = await app.enqueue("edi.orders", {"n": 2})
         await app.close()
         async with RetryService(redrive.url, actor="cli:test") as service:
-            entry = await service.add_to_retry_queue("edi.orders", {"n": 3}, ConnectionError("down"))
+            entry = await service.report_failure("edi.orders", {"n": 3}, ConnectionError("down"))
         ids = [(await redrive.api.get(f"/v1/events/{event}"))["correlation_id"] for event in (given, made)]
         ids.append((await redrive.api.log(str(entry)))["correlation_id"])
     assert ids[0] == "mine"

@@ -1,7 +1,7 @@
 """The retry queue and the dead letters, for programs that try something themselves and hand over what failed.
 
     async with RetryService(app) as service:
-        await service.add_to_retry_queue("edi.orders", {"order": 7}, error)
+        await service.report_failure("edi.orders", {"order": 7}, error)
 
 Thin: each method is a few calls of the store's own functions, the same that the HTTP API uses, and answers in the same
 shapes and sentences. Like app.py, it knows everyone.
@@ -27,7 +27,7 @@ from redrive.api.problems import Problem
 from redrive.api.queries import BecauseIn, DeadLettersQuery, RetryQueueQuery
 from redrive.app import SEAL_FILE, Stores, open_stores, open_worker, sealer_of
 from redrive.core.outcome import Failure, Success
-from redrive.core.policy import retry_delay
+from redrive.core.policy import DEFAULT_MAX_RETRIES, MAX_RETRIES_LIMIT, retry_delay
 from redrive.core.ports import Settled, Settlement
 from redrive.core.presets import PRESETS
 from redrive.engine.transitions import tell
@@ -39,6 +39,8 @@ from redrive.store import dead_letters, orgs, reported, retry_queue
 from redrive.store.audit import Act
 from redrive.store.clock import Clock, DatabaseClock
 from redrive.store.db import Session
+from redrive.store.keys import Kind
+from redrive.store.policies import terms_of
 from redrive.store.retry_queue import Progress, Refusal, Unschedulable
 from redrive.store.tasks import Tasks
 
@@ -46,7 +48,8 @@ MAX_BULK_IDS = 1_000
 BULK_WAIT_S = 60.0
 CONNECTIONS = 4
 _POLL_S = 0.1
-_ENTRY, _LETTER = "retry-queue entry", "dead letter"
+_ENTRY, _LETTER, _LOG = "retry-queue entry", "dead letter", "integration log"
+MAX_USER_ID_CHARS = 200
 _ALIASES = {"exponential": "integration"}  # what lists call the policy of that schedule
 _UNKNOWN_POLICY_DELAY_S = 5.0  # as the SQL function retry_delay has it
 
@@ -54,6 +57,14 @@ log = structlog.get_logger("redrive.retry_service")
 
 Shape = dict[str, Any]
 Action = Callable[[Session, UUID], Awaitable[Refusal | None]]
+
+
+class Entries(list[Shape]):
+    """A page of entries. `pagination` is that of the API: its `cursor` leads to the next page."""
+
+    def __init__(self, data: Iterable[Shape], pagination: Any) -> None:
+        super().__init__(data)
+        self.pagination: dict[str, Any] = pagination
 
 
 class RetryService:
@@ -107,6 +118,37 @@ class RetryService:
 
     async def add_to_retry_queue(
         self,
+        log_id: Id,
+        retry_policy: str = "exponential",
+        max_retries: int = DEFAULT_MAX_RETRIES,
+        user_id: Id | None = None,
+        because: str | None = None,
+    ) -> Shape:
+        """Put the failed event of an integration log into the retry queue; its entry.
+
+        `retry_policy` is `exponential`, `immediate`, `manual` or the name of a policy. An entry that waits goes on
+        under it; a dead letter begins anew, with all its retries. What succeeded, or was not tried yet, is refused.
+        """
+        _check_max_retries(max_retries)
+        act = self._act(user_id, because)
+
+        async def add(session: Session, task_id: UUID) -> Refusal | None:
+            terms = await terms_of(session, _ALIASES.get(retry_policy, retry_policy), max_retries)
+            if terms is None:
+                raise NotFound(f'There is no policy named "{retry_policy}".')
+            policy_id, policy = terms
+            how = (session, task_id, policy_id, policy, act, self._clock)
+            refusal = await retry_queue.replan(*how, roll=self._dice())
+            entry = await retry_queue.get_entry(session, task_id) if refusal is Refusal.NOT_OPEN else None
+            if entry is None or entry["state"] != "dead":
+                return refusal
+            refusal = await dead_letters.redrive(session, task_id, act, self._clock, roll=self._dice())
+            return refusal or await retry_queue.replan(*how, roll=self._dice())
+
+        return await self._change(log_id, _LOG, add)
+
+    async def report_failure(
+        self,
         event_type: str,
         payload: Any,
         error: BaseException | str,
@@ -114,6 +156,7 @@ class RetryService:
         handler: str | None = None,
         endpoint_id: Id | None = None,
         policy: str | None = None,
+        max_retries: int | None = None,
         external_system: str | None = None,
         correlation_id: str | None = None,
         idempotency_key: str | None = None,
@@ -121,13 +164,15 @@ class RetryService:
         """Hand over an event that was tried once and failed; the id of its entry, and of its integration log.
 
         It is retried by `handler` or at `endpoint_id`; without either, by the handler named like the event type. The
-        policy is the one named, else the handler's or endpoint's own, else `integration`. It says what follows, as
-        after a worker's try: an error that it does not retry makes a dead letter at once. A text instead of an
-        exception is of class `unknown`. The same idempotency key is the same entry, and fails once.
+        policy is the one named, else the handler's or endpoint's own, else `integration`; `max_retries` replaces its
+        number of retries. It says what follows, as after a worker's try: an error that it does not retry makes a dead
+        letter at once. A text instead of an exception is of class `unknown`. The same idempotency key is the same
+        entry, and fails once.
         """
         stores, org_id, _ = self._open
         if handler is not None and endpoint_id is not None:
             raise ValueError("it is retried by a handler or at an endpoint, not both")
+        _check_max_retries(max_retries)
         name = event_type if handler is None and endpoint_id is None else handler
         event = reported_event(
             org_id,
@@ -139,8 +184,10 @@ class RetryService:
             policy=policy or (self._app.policy_of(name) if name else None),
             external_system=external_system,
             correlation_id=correlation_id,
-        )._replace(submitted_by=self._actor)
-        added = await reported.add_failed(stores.engine, event, failure_reported(error), self._clock, roll=self._dice())
+        )
+        added = await reported.add_failed(
+            stores.engine, event, failure_reported(error), self._clock, roll=self._dice(), max_retries=max_retries
+        )
         match added.verdict:
             case "no_endpoint":
                 raise NotFound("There is no such endpoint.")
@@ -153,11 +200,13 @@ class RetryService:
             tell(added.settled, added.max_retries)
         return added.task_id
 
-    async def mark_failed(self, id: Id, error: BaseException | str, because: str | None = None) -> Shape:
+    async def mark_failed(
+        self, retry_id: Id, error: BaseException | str, user_id: Id | None = None, because: str | None = None
+    ) -> Shape:
         """A retry was made elsewhere, and was the last: the entry dies with this error, whatever retries were left."""
-        failure, act = failure_reported(error), self._act(because)
+        failure, act = failure_reported(error), self._act(user_id, because)
         return await self._change(
-            id,
+            retry_id,
             _ENTRY,
             lambda session, task_id: reported.mark_failed(session, task_id, failure, act, self._clock),
         )
@@ -185,19 +234,25 @@ class RetryService:
             await worker.run_until_idle(limit)
         return {"succeeded": tally.succeeded, "failed": tally.failed}
 
-    async def manual_retry(self, id: Id, because: str | None = None) -> Shape:
+    async def manual_retry(self, retry_id: Id, user_id: Id | None = None, because: str | None = None) -> Shape:
         """Retry now. A dead letter is redriven instead: a new generation, due in its policy's first delay."""
-        return await self._change(id, _ENTRY, lambda session, task_id: self._retry(session, task_id, because))
+        act = self._act(user_id, because)
+        return await self._change(retry_id, _ENTRY, lambda session, task_id: self._retry(session, task_id, act))
 
     async def bulk_retry(
-        self, ids: Iterable[Id], because: str | None = None, *, wait_s: float = BULK_WAIT_S
+        self,
+        retry_ids: Iterable[Id],
+        user_id: Id | None = None,
+        because: str | None = None,
+        *,
+        wait_s: float = BULK_WAIT_S,
     ) -> dict[str, int]:
         """Retry all of them now, side by side, and wait for the first try of each: how many succeeded and how many not.
 
         The tries are made here, or by workers elsewhere, whoever is first. What cannot be retried, or has not been
         tried when the time is over, has not succeeded.
         """
-        wanted = list(dict.fromkeys(ids))
+        wanted, act = list(dict.fromkeys(retry_ids)), self._act(user_id, because)
         if len(wanted) > MAX_BULK_IDS:
             raise ValueError(f"at most {MAX_BULK_IDS} at once, not {len(wanted)}")
         if not 0 <= wait_s < math.inf:
@@ -205,14 +260,14 @@ class RetryService:
         begun: list[Progress] = []
         for one in wanted:
             with contextlib.suppress(RetryServiceError):  # it has not succeeded: counted below
-                begun.append(await self._begin(id_of(one, _ENTRY), because))
+                begun.append(await self._begin(id_of(one, _ENTRY), act))
         succeeded = await self._tried(begun, wait_s)
         return {"succeeded": succeeded, "failed": len(wanted) - succeeded}
 
-    async def _begin(self, task_id: UUID, because: str | None) -> Progress:
+    async def _begin(self, task_id: UUID, act: Act) -> Progress:
         """Make it due; where it stands then. One that is being tried already is waited for like the others."""
         async with self._session() as session:
-            refusal = await self._retry(session, task_id, because, at_once=True)
+            refusal = await self._retry(session, task_id, act, at_once=True)
             if refusal is not None and refusal is not Refusal.IN_PROGRESS:
                 raise await error_of(session, task_id, refusal, _ENTRY)
             (progress,) = await retry_queue.progress_of(session, [task_id])
@@ -240,10 +295,7 @@ class RetryService:
             log.warning("bulk_retry_incomplete", untried=len(untried), waited_s=wait_s)
         return succeeded
 
-    async def _retry(
-        self, session: Session, task_id: UUID, because: str | None, *, at_once: bool = False
-    ) -> Refusal | None:
-        act = self._act(because)
+    async def _retry(self, session: Session, task_id: UUID, act: Act, *, at_once: bool = False) -> Refusal | None:
         refusal = await retry_queue.retry_now(session, task_id, act, self._clock)
         if refusal is Refusal.NOT_OPEN:
             entry = await retry_queue.get_entry(session, task_id)
@@ -257,9 +309,10 @@ class RetryService:
 
     async def schedule_retry(
         self,
-        id: Id,
+        retry_id: Id,
         at: datetime | None = None,
         delay: timedelta | float | None = None,
+        user_id: Id | None = None,
         because: str | None = None,
     ) -> Shape:
         """Move the next retry of an entry: to a time (UTC where it names no zone), or by a delay from now, in seconds.
@@ -274,49 +327,58 @@ class RetryService:
         if delay_s is not None and not 0 <= delay_s < math.inf:
             raise ValueError("a delay is a number of seconds, 0 or more")
 
+        act = self._act(user_id, because)
+
         async def move(session: Session, task_id: UUID) -> Refusal | None:
             return await retry_queue.schedule(
-                session, task_id, self._act(because), self._clock, roll=self._dice(), at=at, delay_s=delay_s
+                session, task_id, act, self._clock, roll=self._dice(), at=at, delay_s=delay_s
             )
 
         try:
-            return await self._change(id, _ENTRY, move)
+            return await self._change(retry_id, _ENTRY, move)
         except Unschedulable as problem:
             raise NotPossible(str(problem)) from None
 
-    async def skip_to_dlq(self, id: Id, because: str | None = None) -> Shape:
+    async def skip_to_dlq(self, retry_id: Id, user_id: Id | None = None, because: str | None = None) -> Shape:
         """Give an entry up: it stands among the dead letters with the reason `skipped`."""
+        act = self._act(user_id, because)
         return await self._change(
-            id, _ENTRY, lambda session, task_id: retry_queue.skip(session, task_id, self._act(because), self._clock)
+            retry_id, _ENTRY, lambda session, task_id: retry_queue.skip(session, task_id, act, self._clock)
         )
 
-    async def delete_dlq_entry(self, id: Id, because: str | None = None) -> None:
+    async def delete_dlq_entry(self, retry_id: Id, user_id: Id | None = None, because: str | None = None) -> None:
         """Gone from every list; its log and an entry in the audit stay."""
+        act = self._act(user_id, because)
         await self._change(
-            id, _LETTER, lambda session, task_id: dead_letters.mark(session, task_id, "delete", self._act(because))
+            retry_id, _LETTER, lambda session, task_id: dead_letters.mark(session, task_id, "delete", act)
         )
 
     # -- looking ---------------------------------------------------------------------------------------------------
 
-    async def get_retry_queue(self, **filters: Any) -> Shape:
-        """`{"data", "pagination"}` as `GET /v1/retry-queue` answers, with its filters, `limit` and `cursor`."""
+    async def get_retry_queue(self, org_id: Id | None = None, **filters: Any) -> Entries:
+        """A page of entries as `GET /v1/retry-queue` shows them, with its filters, `limit` and `cursor`.
+
+        `org_id` is the service's own org; it sees no other.
+        """
+        self._check_org(org_id)
         query = RetryQueueQuery(**filters)
         place, after = self._place("retry-queue", query)
         async with self._session() as session:
             page = await retry_queue.list_retry_queue(session, query.chosen(), limit=query.limit, after=after)
         cursor = self._cursors.write(place, page.next_key) if page.next_key else None
         data = [shapes.entry(row) for row in page.rows]
-        return shapes.page(data, limit=query.limit, cursor=cursor, total=page.total)
+        return Entries(data, shapes.page((), limit=query.limit, cursor=cursor, total=page.total)["pagination"])
 
-    async def get_dlq(self, **filters: Any) -> Shape:
+    async def get_dlq(self, org_id: Id | None = None, **filters: Any) -> Entries:
         """The same for `GET /v1/dead-letters`."""
+        self._check_org(org_id)
         query = DeadLettersQuery(**filters)
         place, after = self._place("dead-letters", query)
         async with self._session() as session:
             page = await dead_letters.list_dead_letters(session, query.chosen(), limit=query.limit, after=after)
         cursor = self._cursors.write(place, page.next_key) if page.next_key else None
         data = [shapes.dead_letter(row) for row in page.rows]
-        return shapes.page(data, limit=query.limit, cursor=cursor, total=page.total)
+        return Entries(data, shapes.page((), limit=query.limit, cursor=cursor, total=page.total)["pagination"])
 
     @staticmethod
     def get_retry_delay(retry_count: int, policy: str = "exponential") -> float | None:
@@ -339,12 +401,19 @@ class RetryService:
             raise RuntimeError("use it within `async with RetryService(…) as service`")
         return self._opened
 
+    def _check_org(self, org_id: Id | None) -> None:
+        _, own, _ = self._open
+        if org_id is not None and str(org_id) != str(own):
+            raise NotFound("The service works in another org.")
+
     def _session(self) -> AbstractAsyncContextManager[Session]:
         stores, org_id, _ = self._open
         return stores.app.tenant(org_id)
 
-    def _act(self, because: str | None) -> Act:
-        return Act(self._actor, BecauseIn(because=because).because, source="python")
+    def _act(self, user_id: Id | None, because: str | None) -> Act:
+        """Who acts: the user that the caller names, else the service's own actor."""
+        actor = self._actor if user_id is None else f"{Kind.USER}:{_user(user_id)}"
+        return Act(actor, BecauseIn(because=because).because, source="python")
 
     def _place(self, name: str, query: RetryQueueQuery | DeadLettersQuery) -> tuple[ListPlace, Any]:
         _, org_id, _ = self._open
@@ -379,6 +448,18 @@ class _Tally(Tasks):
                 self.succeeded += isinstance(result.settlement.outcome, Success)
                 self.failed += isinstance(result.settlement.outcome, Failure)
         return settled
+
+
+def _user(user_id: Id) -> str:
+    text = str(user_id)
+    if not 1 <= len(text) <= MAX_USER_ID_CHARS or not text.isprintable():
+        raise ValueError(f"user_id has 1 to {MAX_USER_ID_CHARS} printable characters")
+    return text
+
+
+def _check_max_retries(max_retries: int | None) -> None:
+    if max_retries is not None and not 0 <= max_retries <= MAX_RETRIES_LIMIT:
+        raise ValueError(f"max_retries is 0 to {MAX_RETRIES_LIMIT}")
 
 
 async def _may_deliver(stores: Stores, settings: Settings) -> bool:

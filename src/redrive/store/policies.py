@@ -5,7 +5,7 @@ Called by the API and the CLI.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 from uuid import UUID
 
@@ -75,6 +75,18 @@ async def add_terms(session: Session, policy: Policy) -> UUID:
     assert row is not None
     terms_id: UUID = row["id"]
     return terms_id
+
+
+async def terms_of(session: Session, name: str, max_retries: int | None) -> tuple[UUID, Policy] | None:
+    """The policy in force under this name, with another number of retries where one is given. None: there is none."""
+    row = await get_policy(session, name)
+    if row is None:
+        return None
+    policy = policy_of(row)
+    if max_retries is None or policy.max_retries == max_retries:
+        return row["id"], policy
+    policy = replace(policy, max_retries=max_retries)
+    return await add_terms(session, policy), policy
 
 
 def retries_granted(row: Record, failures: int) -> int:

@@ -5,6 +5,7 @@ policy, in one transaction. Called by retry_service.
 """
 
 import time
+from dataclasses import replace
 from datetime import timedelta
 from typing import NamedTuple
 from uuid import UUID
@@ -18,7 +19,7 @@ from redrive.store.clock import Clock
 from redrive.store.db import Database, Session
 from redrive.store.events import NewEvent, accept
 from redrive.store.orgs import new_id
-from redrive.store.policies import retries_granted
+from redrive.store.policies import add_terms, retries_granted
 from redrive.store.retry_queue import Refusal
 from redrive.store.tasks import Tasks
 
@@ -32,14 +33,26 @@ class Added(NamedTuple):
     max_retries: int | None = None  # of the policy by which that was decided
 
 
-async def add_failed(engine: Database, event: NewEvent, failure: Failure, clock: Clock, *, roll: float) -> Added:
-    """Accept an event for one endpoint or handler, and its first try as failed. A known event is left as it is."""
-    while (added := await _add_failed(engine, event, failure, clock, roll)) is None:
+async def add_failed(
+    engine: Database,
+    event: NewEvent,
+    failure: Failure,
+    clock: Clock,
+    *,
+    roll: float,
+    max_retries: int | None = None,
+) -> Added:
+    """Accept an event for one endpoint or handler, and its first try as failed. A known event is left as it is.
+    `max_retries`: other than its policy's.
+    """
+    while (added := await _add_failed(engine, event, failure, clock, roll, max_retries)) is None:
         pass  # it was known, and removed before it was looked at: now it is not
     return added
 
 
-async def _add_failed(engine: Database, event: NewEvent, failure: Failure, clock: Clock, roll: float) -> Added | None:
+async def _add_failed(
+    engine: Database, event: NewEvent, failure: Failure, clock: Clock, roll: float, max_retries: int | None
+) -> Added | None:
     async with engine.transaction() as session:
         (receipt,) = await accept(session, [event], clock)
         if receipt.verdict not in ("accepted", "duplicate"):
@@ -54,9 +67,15 @@ async def _add_failed(engine: Database, event: NewEvent, failure: Failure, clock
         tasks = Tasks(session, clock)
         job = await _lease(session, event.org_id, task_id, clock)
         policy = (await tasks.policies([(job.org_id, job.policy_id)]))[job.policy_id]
+        is_own = max_retries is not None and policy.max_retries != max_retries
+        policy = replace(policy, max_retries=max_retries) if is_own else policy
         decision = decide(policy, failure, failures=1, age=timedelta(0), roll=roll)
         transitions.tell_accepted(session, [(event, receipt)])
-        return Added(receipt.verdict, task_id, await _settle(tasks, job, failure, decision), policy.max_retries)
+        settled = await _settle(tasks, job, failure, decision)
+        if is_own:
+            terms_id = await add_terms(session.of(job.org_id), policy)
+            await session.execute("set_task_policy", job.org_id, task_id, terms_id)
+        return Added(receipt.verdict, task_id, settled, policy.max_retries)
 
 
 async def mark_failed(session: Session, task_id: UUID, failure: Failure, act: Act, clock: Clock) -> Refusal | None:

@@ -219,6 +219,26 @@ def _has_failed(entry: Record) -> bool:
     return entry["attempts"] > 0 or entry["generation"] > 0 or entry["state"] in ("dead", "succeeded")
 
 
+async def replan(
+    session: Session, task_id: UUID, policy_id: UUID, policy: Policy, act: Act, clock: Clock, *, roll: float
+) -> Refusal | None:
+    """Put a failed task into the retry queue under a policy: one that waits goes on under it from its next retry on, a
+    dead one begins a new generation.
+    """
+    entry = await session.fetchrow("lock_task", session.org_id, task_id)
+    if entry is None or not _has_failed(entry):
+        return Refusal.UNKNOWN
+    if entry["state"] != "waiting":
+        return {"leased": Refusal.IN_PROGRESS, "held": Refusal.HELD}.get(entry["state"], Refusal.NOT_OPEN)
+    delay = retry_delay(policy, retry_count(entry["attempts"]), roll)
+    delay_s = None if delay is None else delay.total_seconds()
+    moved = await session.fetchrow("replan_task", session.org_id, task_id, clock.now(), policy_id, delay_s)
+    assert moved is not None, "it waits, and is locked by this transaction"
+    after = {"policy": policy.public_kind, "max_retries": policy.max_retries, "next_retry_at": moved["due_at"]}
+    await audit.record(session, act, "task.schedule", "task", task_id, after=after)
+    return None
+
+
 def _longest_delay_s(policy: Policy) -> float:
     """How far a retry may be put off: `redrive check` takes a task that is due later than that for forgotten."""
     cap_s = policy.cap_s if policy.kind is PolicyKind.EXPONENTIAL else 0.0

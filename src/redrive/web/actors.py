@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from redrive.core.permissions import Action
 from redrive.store.actors import ActorName
 from redrive.store.keys import Caller
+from redrive.store.orgs import as_id
 
 _WORDS = {
     "engine": "Redrive itself",
@@ -42,7 +43,7 @@ def shown_actor(stored: str, names: Mapping[str, ActorName], viewer: Caller) -> 
         case "cli":
             return Actor(stored, f"{rest} (command line)", stored)
         case "user":
-            return Actor(stored, "an unknown user", stored)
+            return Actor(stored, "an unknown user" if as_id(rest) else rest, stored)
         case "key":
             return Actor(stored, "a key of another org", stored)
     return Actor(stored, _WORDS.get(stored, stored), stored)
