@@ -12,6 +12,7 @@ from urllib.parse import unquote
 import pytest
 import typer
 
+from redrive.api.openapi import ALIAS_OF
 from redrive.api.server import ApiContext, create_app
 from redrive.app import open_stores
 from redrive.cli.main import app as cli
@@ -166,7 +167,12 @@ async def _openapi(database_url: str) -> dict[str, Any]:
 
 async def test_the_pages_have_one_heading_for_every_route_and_for_no_other(database_url: str) -> None:
     schema = await _openapi(database_url)
-    routes = [(method.upper(), path) for path, methods in schema["paths"].items() for method in methods]
+    routes = [
+        (method.upper(), path)
+        for path, methods in schema["paths"].items()
+        for method, described in methods.items()
+        if ALIAS_OF not in described  # they have a table of their own
+    ]
     assert {("POST", "/v1/events"), ("POST", "/v1/events/batch")} <= set(routes)
     assert sorted(_ROUTE.findall(_all_pages())) == sorted(routes)
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from redrive.api.auth import ANYBODY
-from redrive.api.openapi import ACTION
+from redrive.api.openapi import ACTION, ALIAS_OF
 from redrive.api.server import ApiContext, create_app
 from redrive.core.address import AddressRules
 from redrive.core.permissions import Action
@@ -70,7 +70,8 @@ class Operation:
 def _operations() -> Iterator[Operation]:
     for path, methods in DOCUMENT["paths"].items():
         for method, described in methods.items():
-            yield Operation(method.upper(), path, described)
+            if ALIAS_OF not in described:  # behind an alias there is the path that it stands for
+                yield Operation(method.upper(), path, described)
 
 
 OPERATIONS = list(_operations())

@@ -8,7 +8,8 @@ import jsonschema_rs
 import pytest
 from fastapi.routing import iter_route_contexts
 
-from redrive.api.openapi import TAGS
+from redrive.api.aliases import ALIASES
+from redrive.api.openapi import ALIAS_OF, ALIAS_TAG, TAGS, operations_of
 from redrive.api.openapi_examples import NoExample, example_of, with_nulls
 from redrive.core.workflow import StepSpec
 
@@ -43,6 +44,21 @@ def test_the_document_says_what_it_is() -> None:
     assert {"ApiKey", "Bearer"} <= DOCUMENT["components"]["securitySchemes"].keys()
 
 
+def test_a24_every_alias_is_in_the_document_and_marked_as_one() -> None:
+    marked = {
+        (method, path): described[ALIAS_OF]
+        for method, path, described in operations_of(DOCUMENT)
+        if ALIAS_OF in described
+    }
+    assert marked == {(alias.method, alias.path): f"{alias.method} {alias.means}" for alias in ALIASES}
+    for method, path, described in operations_of(DOCUMENT):
+        is_alias = (method, path) in marked
+        assert is_alias == ("aliases" in described["tags"])
+        assert is_alias == described["summary"].endswith("(alias)")
+    names = Counter(described["operationId"] for _, _, described in operations_of(DOCUMENT))
+    assert set(names.values()) == {1}
+
+
 def test_every_schema_of_the_document_is_a_schema() -> None:
     for name, schema in DOCUMENT["components"]["schemas"].items():
         assert jsonschema_rs.meta.is_valid(schema), name
@@ -70,7 +86,8 @@ def test_every_reference_of_the_document_leads_somewhere() -> None:
 
 def test_every_path_of_the_application_is_in_the_document() -> None:
     routes = {route.path_format or route.path for route in iter_route_contexts(API.routes.routes)}
-    assert routes - UNDESCRIBED == DOCUMENT["paths"].keys() - {"/v1/events/batch", "/v1/hooks/{token}"}
+    others = {"/v1/events/batch", "/v1/hooks/{token}", *(alias.path for alias in ALIASES)}
+    assert routes - UNDESCRIBED == DOCUMENT["paths"].keys() - others
     assert {"get", "post"} <= DOCUMENT["paths"]["/v1/events"].keys()
 
 
@@ -82,7 +99,7 @@ def test_every_operation_has_a_name_of_its_own() -> None:
 
 def test_every_tag_is_described_and_used() -> None:
     used = {tag for operation in OPERATIONS for tag in operation.described.get("tags", ())}
-    assert used == TAGS.keys(), "describe the tag in TAGS of api/openapi.py"
+    assert used == TAGS.keys() - {ALIAS_TAG}, "describe the tag in TAGS of api/openapi.py"
 
 
 @every_operation

@@ -3,13 +3,16 @@
 Installed by server. Everything else comes from the routes: their models (api.schemas), docstrings and dependencies.
 """
 
+import re
 from collections.abc import Iterator
+from copy import deepcopy
 from threading import Lock
 from typing import Any
 
 from fastapi import FastAPI
 from fastapi.routing import APIRoute
 
+from redrive.api.aliases import ALIASES
 from redrive.api.auth import admits
 from redrive.api.cloud_events import BATCH_TYPE, MAX_NAME_CHARS, SPEC_VERSION, STRUCTURED_TYPE
 from redrive.api.correlation import MAX_CORRELATION_CHARS
@@ -29,6 +32,8 @@ from redrive.store.events import MAX_BATCH_EVENTS
 
 # Which action of core.permissions an operation is, or auth.ANYBODY; where it is missing, no key is needed.
 ACTION = "x-action"
+ALIAS_OF = "x-alias-of"  # the path of this API that a path of an earlier system stands for
+ALIAS_TAG = "aliases"
 SAMPLE_ID = "01890000-0000-7000-8000-000000000000"
 
 DESCRIPTION = """\
@@ -60,6 +65,7 @@ TAGS = {
     "audit": "Who did what to which thing, when, from where and why.",
     "alerts": "What is not as it should be: incidents, the rules behind them, and who is told.",
     "notices": "What people should hear of: dead letters, endpoints that were disabled.",
+    ALIAS_TAG: "Paths of earlier systems. Each stands for a path above, with the same parameters and answers.",
     "health": "Whether the process lives, and whether it can accept.",
 }
 
@@ -324,6 +330,7 @@ def describe(app: FastAPI) -> None:
             for _, _, operation in operations_of(document):
                 _describe_operation(operation)
             _describe_examples(document)
+            _describe_aliases(document)
             app.openapi_schema = document
         return app.openapi_schema
 
@@ -354,6 +361,37 @@ def calls_of(dependant: Any) -> Iterator[Any]:
     for needed in dependant.dependencies if dependant is not None else ():
         yield needed.call
         yield from calls_of(needed)
+
+
+def _describe_aliases(document: dict[str, Any]) -> None:
+    """Paths of earlier systems, each as the operation that it stands for."""
+    by_shape = {_shape_of(path): methods for path, methods in document["paths"].items()}
+    described: dict[str, dict[str, Any]] = {}
+    for alias in ALIASES:
+        meant = deepcopy(by_shape[_shape_of(alias.means)][alias.method.lower()])
+        meant |= {
+            "tags": [ALIAS_TAG],
+            "operationId": f"{meant['operationId']}_alias{len(described)}",
+            "summary": f"{meant['summary']} (alias)",
+            "description": f"An alias of `{alias.method} {alias.means}`.\n\n{meant.get('description', '')}".strip(),
+            ALIAS_OF: f"{alias.method} {alias.means}",
+        }
+        for parameter in meant.get("parameters", ()):
+            if parameter["in"] == "path":
+                parameter["name"] = "id"
+        if alias.camel_case:
+            meant["description"] += "\n\nThe names of its body are in camelCase, and delays in milliseconds."
+            shape = {"type": "object", "description": "As of the path that it stands for, in camelCase."}
+            meant["requestBody"] = {
+                "content": {"application/json": {"schema": shape, "example": {"mode": "STEP_ONLY"}}}
+            }
+        described.setdefault(alias.path, {})[alias.method.lower()] = meant
+    document["paths"] |= described
+
+
+def _shape_of(path: str) -> str:
+    """A path whatever its parameters are called."""
+    return re.sub(r"\{[^}]+\}", "{}", path)
 
 
 def _describe_operation(operation: dict[str, Any]) -> None:
