@@ -14,7 +14,7 @@ from redrive.broker import dead_letters, traces
 from redrive.broker.dead_letters import ErrorDetails, Metadata
 from redrive.broker.properties import headers_of
 from redrive.broker.wire import Properties
-from redrive.core.broker import Origin
+from redrive.core.broker import ConsumerSpec, Origin
 from redrive.sources.delivery import Delivery
 from redrive.sources.reading import read_dead_message
 
@@ -143,21 +143,25 @@ def test_a_message_goes_back_to_the_exchange_and_the_key_that_it_came_by(
 HANDED_ON: dict[str, Any] = {
     "x-redrive-exchange": "elsewhere",
     "x-redrive-routing-key": "far",
-    "x-redrive-losses": 12,
     "x-delivery-count": 12,
 }
+SPEC = ConsumerSpec("orders", lambda _: None, "transformer", "orders", 1, 1)
 
 
 def test_headers_that_others_hand_on_from_another_message_say_nothing_of_this_one() -> None:
     message = delivered(b"1", Properties(headers=dict(HANDED_ON)), exchange="shop", routing_key="order.new")
-    delivery = Delivery.of(message, "orders", 3)
-    assert (delivery.exchange, delivery.routing_key, delivery.losses, delivery.is_counted) == (
-        "shop",
-        "order.new",
-        0,
-        False,
-    )
+    delivery = Delivery.of(message, SPEC, 3, suspect=False)
+    assert (delivery.exchange, delivery.routing_key, delivery.losses) == ("shop", "order.new", 0)
     assert delivery.headers == {}
     back = delivered(b"1", Properties(headers=dict(HANDED_ON)), exchange="", routing_key="orders", redelivered=True)
-    ours = Delivery.of(back, "orders", 3)
-    assert (ours.exchange, ours.routing_key, ours.losses, ours.is_counted) == ("elsewhere", "far", 24, True)
+    ours = Delivery.of(back, SPEC, 3, suspect=False)
+    assert (ours.exchange, ours.routing_key, ours.losses, ours.redelivered) == ("elsewhere", "far", 0, True)
+
+
+def test_a_suspect_was_lost_once_before_its_queue_counts() -> None:
+    terms: dict[str, Any] = {"exchange": "", "routing_key": "orders-suspects"}
+    first = Delivery.of(delivered(b"1", Properties(headers=dict(HANDED_ON)), **terms), SPEC, 3, suspect=True)
+    assert (first.exchange, first.routing_key, first.losses, first.redelivered) == ("elsewhere", "far", 1, True)
+    again = delivered(b"1", Properties(headers={"x-delivery-count": 4}), redelivered=True, **terms)
+    later = Delivery.of(again, SPEC, 3, suspect=True)
+    assert (later.exchange, later.routing_key, later.losses) == ("", "orders", 5)

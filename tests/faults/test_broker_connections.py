@@ -19,8 +19,8 @@ from support.rabbitmq import RabbitServer, linked
 pytestmark = pytest.mark.faults
 
 IDS = {"a", "b"}
-FEW_QUEUES = replace(QUICK, jitter=0.0)
-ANSWERS = 16  # of the broker, from its first word to the first message that it gives out
+FEW_QUEUES = replace(QUICK, jitter=0.0, max_retries=1)
+ANSWERS = 22  # of the broker, from its first word to the first message that it gives out
 SOON_STUCK = "?heartbeat=1"  # who is silent for six seconds is gone
 
 

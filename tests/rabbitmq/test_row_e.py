@@ -339,42 +339,115 @@ async def test_e5_a_consumer_of_bytes_gets_them_as_they_are(
 
 
 @pytest.mark.parametrize("kind", ["quorum", "classic"])
-async def test_e5_a_message_that_takes_its_consumer_with_it_does_not_loop(
+async def test_e9_a_message_that_takes_its_consumer_with_it_dies_alone(
     vhost_url: str, broker: Broker, kind: str, eventually: Eventually, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(consumers, "MAX_LOSSES", 3)
+    """Its neighbours, under way or waiting in the process beside it, succeed: at most one of the tries is in vain."""
+    monkeypatch.setattr(consumers, "MAX_LOSSES", 4)
     await broker.channel.declare_queue(SOURCE, durable=True, arguments={"x-queue-type": kind})
-    await broker.publish(SOURCE, {"n": 0}, message_id="poison")
-    began = asyncio.Event()
+    for n in range(60):
+        await broker.publish(SOURCE, {"n": n}, message_id=str(n))
+    poison, crash = 17, asyncio.Event()
+    succeeded, under_way = set[int](), 0
 
-    async def hangs(message: Message) -> None:
-        await asyncio.sleep(0.05)  # what it is a copy of is acknowledged by now: two would be counted apart
-        began.set()
-        await asyncio.Event().wait()
+    async def act(message: Message) -> None:
+        nonlocal under_way
+        n = message.payload["n"]
+        if n == poison:
+            assert under_way == 0 or not message.redelivered
+            crash.set()
+            await asyncio.Event().wait()
+        under_way += 1
+        try:
+            await asyncio.sleep(0.05)
+        finally:
+            under_way -= 1
+        succeeded.add(n)
 
-    for _ in range(3):
-        consumes = consumer(vhost_url, hangs)
-        doomed = asyncio.create_task(consumes.run(asyncio.Event()))
-        await asyncio.wait_for(began.wait(), 10)
-        began.clear()
-        await eventually(lambda consumes=consumes: consumes._busy == 1)  # the one that was counted is acknowledged
+    tries, crashes = Tries(act), 0
+    while True:
+        doomed = asyncio.create_task(consumer(vhost_url, tries).run(asyncio.Event()))
+        await eventually(lambda: crash.is_set() or len(succeeded) == 59, within_s=60)
+        if not crash.is_set():
+            dead = letter(await broker.take(DEAD))
+            break
+        crashes += 1
+        crash.clear()
         doomed.cancel()  # without a word to the broker, as when the process is killed
         await asyncio.gather(doomed, return_exceptions=True)
-    async with consuming(vhost_url, Tries()):
-        dead = letter(await broker.take(DEAD))
-    assert dead["error_details"]["error_message"] == (
-        "It was given out 3 times, and each time its consumer was gone before it answered."
-    )
+    assert (crashes, len(tries.of(poison))) == (4, 4)
+    assert succeeded == set(range(60)) - {poison}
+    assert max(len(tries.of(n)) for n in succeeded) <= 2
+    assert dead["original_message"] == {"n": poison}
+    details = dead["error_details"]
+    said = "It was given out 4 times, and each time its consumer was gone before it answered."
+    assert (details["error_type"], details["error_message"]) == ("ConsumerLost", said)
+    assert said in details["stack_trace"]  # E-7
+    assert await broker.depth(DEAD) == 0
+    doomed.cancel()
+    await asyncio.gather(doomed, return_exceptions=True)
+
+
+@pytest.mark.parametrize("kind", ["quorum", "classic"])
+async def test_e9_what_was_lost_once_is_tried_again_alone_and_keeps_its_way(
+    vhost_url: str, broker: Broker, kind: str, eventually: Eventually
+) -> None:
+    """Its headers, where it was published to, and the count of its retries."""
+    await broker.bind("shop", "order.#", SOURCE, **{"x-queue-type": kind})
+    lost = asyncio.Event()
+
+    async def act(message: Message) -> None:
+        if not lost.is_set():
+            lost.set()
+            await asyncio.Event().wait()
+        if message.attempt == 1:
+            raise ConnectionError("no answer")
+
+    tries = Tries(act)
+    await broker.publish("order.new", {"n": 0}, exchange="shop", message_id="m", headers={"tenant": "north"})
+    doomed = asyncio.create_task(consumer(vhost_url, tries).run(asyncio.Event()))
+    await eventually(lost.is_set, within_s=60)
+    doomed.cancel()
+    await asyncio.gather(doomed, return_exceptions=True)
+    async with consuming(vhost_url, tries):
+        await eventually(lambda: len(tries.messages) == 3, within_s=60)
+    assert [(message.attempt, message.redelivered) for message in tries.messages] == [(1, False), (1, True), (2, False)]
+    for message in tries.messages:
+        assert (message.exchange, message.routing_key, message.message_id) == ("shop", "order.new", "m")
+        assert message.headers["tenant"] == "north"
+
+
+async def test_e5_a_stop_finishes_what_has_come_already(vhost_url: str, broker: Broker, eventually: Eventually) -> None:
+    """What goes back is given out again as a suspect, one message at a time: a stop should leave few."""
+
+    async def act(message: Message) -> None:
+        await asyncio.sleep(0.05)
+
+    tries, stop = Tries(act), asyncio.Event()
+    await broker.channel.declare_queue(SOURCE, durable=True)
+    for n in range(40):
+        await broker.publish(SOURCE, {"n": n})
+    running = asyncio.create_task(consumer(vhost_url, tries, concurrency=2, prefetch=10).run(stop))
+    await eventually(lambda: len(tries.at) >= 3)
+    stop.set()
+    await asyncio.wait_for(running, 15)
+    begun = len(tries.at)
+    assert await broker.depth(SOURCE) == 40 - begun
+    assert await broker.depth(f"{SOURCE}-suspects") == 0
+    async with consuming(vhost_url, tries):
+        await eventually(lambda: len(tries.at) == 40)
+    assert not any(message.redelivered for message in tries.messages)
 
 
 async def test_e5_a_stop_lets_what_has_begun_end_and_gives_the_rest_back(
-    vhost_url: str, broker: Broker, eventually: Eventually
+    vhost_url: str, broker: Broker, eventually: Eventually, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gate = asyncio.Event()
 
     async def act(message: Message) -> None:
         await gate.wait()
 
+    monkeypatch.setattr(consumers, "BEGIN_S", 0.1)
     tries, stop = Tries(act), asyncio.Event()
     consumes = consumer(vhost_url, tries, concurrency=2)
     running = asyncio.create_task(consumes.run(stop))
@@ -383,9 +456,9 @@ async def test_e5_a_stop_lets_what_has_begun_end_and_gives_the_rest_back(
         await broker.publish(SOURCE, {"n": n})
     await eventually(lambda: len(tries.at) == 2 and consumes._inbox.qsize() == 8)
     stop.set()
-    await eventually(lambda: consumes._inbox.empty())
+    await eventually(lambda: consumes._inbox.empty())  # what has not begun in time
     gate.set()
-    await asyncio.wait_for(running, 5)
+    await asyncio.wait_for(running, 15)
     assert len(tries.at) == 2
     assert await broker.depth(SOURCE) == 8
 

@@ -42,8 +42,13 @@ async def assert_consumer(
                 f"There is no queue {spec.queue!r} to consume, and the consumer was told not to make it."
             )
         await _assert_shared(connection, spec.queue, spec.queue_type)
-    for queue in delay_queues:
+    for queue in (suspects(spec), *delay_queues):
         await assert_delay_queue(connection, spec.queue, queue)
+
+
+def suspects(spec: ConsumerSpec) -> DelayQueue:
+    """Where what is out of its delivery limit, which RabbitMQ 4 has by default, goes back to the source, too."""
+    return DelayQueue(spec.suspects_queue, None)
 
 
 async def assert_delay_queue(connection: AbstractConnection, source: str, queue: DelayQueue) -> None:
@@ -72,6 +77,12 @@ async def _assert_shared(connection: AbstractConnection, queue: str, queue_type:
                 f"There is a queue {queue!r}, but it is not durable, so messages in it could be lost. RabbitMQ says: "
                 f"{said(problem)}. Delete it once it is empty, or name another one, and start the consumer again."
             ) from problem
+
+
+async def waiting(connection: AbstractConnection, queue: str) -> int:
+    """How many messages are ready in it."""
+    async with scratch(connection) as channel:
+        return (await channel.queue_declare(queue, passive=True)).message_count or 0
 
 
 async def exists(connection: AbstractConnection, queue: str) -> bool:

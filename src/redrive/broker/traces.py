@@ -5,7 +5,6 @@ from typing import Any
 
 RETRY_COUNT = "x-retry-count"
 FIRST_ATTEMPT = "x-first-attempt-timestamp"  # in whole Unix seconds
-LOSSES = "x-redrive-losses"  # how often it was given out by a queue that does not count, and nobody answered
 
 # Of a message that waits or died: what it was before.
 EXCHANGE = "x-redrive-exchange"
@@ -23,7 +22,7 @@ LETTER = "x-redrive-letter"
 REPLAYS = "x-redrive-replays"
 
 OF_DEATH = frozenset({QUEUE, REASON, CATEGORY, ENCODING, AROUND, CONTENT_TYPE, CONTENT_ENCODING})
-_OF_TRIES = frozenset({FIRST_ATTEMPT, LOSSES, EXCHANGE, ROUTING_KEY}) | OF_DEATH
+_OF_TRIES = frozenset({FIRST_ATTEMPT, EXCHANGE, ROUTING_KEY}) | OF_DEATH
 
 
 def without_tries(headers: Mapping[str, Any]) -> dict[str, Any]:

@@ -18,6 +18,7 @@ RETURN_QUEUE = "rabbitmq.return"  # of workers: messages that go back to where t
 RABBITMQ_QUEUE = "rabbitmq"  # of workers: events for endpoints of this kind
 RABBITMQ_KIND = "rabbitmq"
 DEAD_SUFFIX = "-dlq"
+SUSPECTS_SUFFIX = "-suspects"
 MAX_QUEUE_BYTES = 255
 MAX_SOURCE_BYTES = 200  # the names of its delay queues are longer
 QUEUE_TYPES = ("classic", "quorum")
@@ -136,3 +137,8 @@ class ConsumerSpec:
     @property
     def dead_queue(self) -> str:
         return self.queue + DEAD_SUFFIX if self.dead_letter_queue is None else self.dead_letter_queue
+
+    @property
+    def suspects_queue(self) -> str:
+        """Of messages whose consumer was gone before it answered: each is tried alone."""
+        return self.queue + SUSPECTS_SUFFIX

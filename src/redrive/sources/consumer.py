@@ -3,15 +3,18 @@
 What succeeds is acknowledged. What is to be tried again is published to a delay queue, what is not to the dead-letter
 queue; when the broker has confirmed that, the message itself is acknowledged. So at any moment it is in a queue: a
 process or a broker that dies leaves it to be given out again. Needs no database. Run by `redrive consume`.
+
+A message that was given out before may be what its consumer died of. It is a suspect: set apart in a queue of their
+own, which counts how often each is given out, whatever the type of the source, and tried with nothing else under way.
 """
 
 import asyncio
 import inspect
 import time
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from contextvars import copy_context
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -41,11 +44,29 @@ from redrive.sources.messages import Message
 from redrive.sources.onward import Onward
 from redrive.sources.staying import first_of, stay_connected, unless, watch
 
-MAX_LOSSES = 15  # a message that takes its consumer with it, again and again, is given up; RabbitMQ 4 does so after 20
+MAX_LOSSES = 15  # a message that takes its consumer with it, again and again, is given up then
 MAX_THREADS = 64
+BEGIN_S = 2.0  # what has come may still begin when it is to stop
 DRAIN_S = 7.0  # and two connections are closed behind it, within ten seconds
 
 log = structlog.get_logger("redrive.consumer")
+
+
+@dataclass(slots=True)
+class _Subscription:
+    channel: AbstractChannel
+    queue: str
+    receive: Callable[[DeliveredMessage], Coroutine[Any, Any, None]]
+    tag: str = ""
+
+    async def begin(self, prefetch: int) -> None:
+        await self.channel.basic_qos(prefetch_count=prefetch)
+        answer = await self.channel.basic_consume(self.queue, self.receive)
+        assert answer.consumer_tag is not None
+        self.tag = answer.consumer_tag
+
+    async def end(self) -> None:
+        await self.channel.basic_cancel(self.tag)
 
 
 class ConsumerLost(Exception):
@@ -79,6 +100,12 @@ class Consumer:
         self._onward = Onward(spec, self._delay_queues, self._publisher, service_version=service_version, now=now)
         self._threads = DaemonThreads(min(spec.concurrency, MAX_THREADS), name="redrive-consumer")
         self._inbox: asyncio.Queue[Delivery] = asyncio.Queue()  # never more than the prefetch
+        self._suspects: asyncio.Queue[Delivery] = asyncio.Queue()  # never more than one
+        self._met_fresh = asyncio.Event()  # a message that was never given out before
+        self._others_may = asyncio.Event()  # begin: no suspect is under way
+        self._others_may.set()
+        self._asking = asyncio.Lock()  # the broker for another subscription: not to be given up halfway
+        self._is_ending = False
         self._busy = 0
         self._idle = asyncio.Event()
         self._idle.set()
@@ -87,6 +114,7 @@ class Consumer:
     async def run(self, stop: asyncio.Event) -> None:
         """Consume until `stop`, then finish what has begun. TopologyError where the queues cannot be had at start."""
         workers = [asyncio.create_task(self._work()) for _ in range(self._spec.concurrency)]
+        workers.append(asyncio.create_task(self._work_alone()))
         try:
             name = f"redrive consumer of {self._spec.queue}"
             await stay_connected(self._urls, name, stop, partial(self._consume, stop), self._log)
@@ -96,72 +124,134 @@ class Consumer:
 
     async def _consume(self, stop: asyncio.Event, connection: AbstractConnection, began: Callable[[], None]) -> str:
         queue, cancelled = self._spec.queue, asyncio.Event()
-        channel, consumer_tag = await unless(stop, self._subscribe(connection, cancelled))
+        subscriptions = await unless(stop, self._subscribe(connection, cancelled))
+        source, suspects = subscriptions
         began()
         self.is_consuming = True
         self._log.info("consumer_started", prefetch=self._spec.prefetch, concurrency=self._spec.concurrency)
+        widening = asyncio.ensure_future(self._widen(source, suspects))
         ends = {
             asyncio.ensure_future(stop.wait()): "it is to stop",
             asyncio.ensure_future(cancelled.wait()): "the broker cancelled the consumer: was the queue deleted?",
-            asyncio.ensure_future(watch(channel, queue)): "the broker does not answer, or the queue is gone",
-            channel.closing: "the connection was lost",
+            asyncio.ensure_future(watch(source.channel, queue)): "the broker does not answer, or the queue is gone",
+            source.channel.closing: "the connection was lost",
+            suspects.channel.closing: "the connection was lost",
+            asyncio.ensure_future(asyncio.wait([widening])): "it cannot consume",
         }
         try:
             over = await first_of(ends)
-            if stop.is_set() and not channel.is_closed:
-                await self._drain(channel, consumer_tag)
+            if stop.is_set() and not source.channel.is_closed:
+                await self._drain(subscriptions)
+            elif widening.done():
+                widening.result()
             assert over is not None
             return ends[over]
         finally:
+            await end(widening)
+            if not widening.cancelled():
+                widening.exception()  # where another end came first, that one tells
             self.is_consuming = False
             self._forget_waiting()
 
-    async def _subscribe(self, connection: AbstractConnection, cancelled: asyncio.Event) -> tuple[AbstractChannel, str]:
-        queue = self._spec.queue
+    async def _subscribe(
+        self, connection: AbstractConnection, cancelled: asyncio.Event
+    ) -> tuple["_Subscription", "_Subscription"]:
+        """To the source and to its suspects, one message of each at a time: see `_widen`."""
         await topology.assert_consumer(connection, self._spec, self._delay_queues.all.values())
-        channel = await connection.channel(publisher_confirms=False)
-        await channel.basic_qos(prefetch_count=self._spec.prefetch)
-        channel.on_consumer_cancel_callbacks.add(lambda _: cancelled.set())
-        answer = await channel.basic_consume(queue, self._receive)
-        assert answer.consumer_tag is not None
-        return channel, answer.consumer_tag
+        self._met_fresh.clear()
+        source = _Subscription(await connection.channel(publisher_confirms=False), self._spec.queue, self._receive)
+        suspects = _Subscription(
+            await connection.channel(publisher_confirms=False), self._spec.suspects_queue, self._receive_suspect
+        )
+        for subscription in (source, suspects):
+            subscription.channel.on_consumer_cancel_callbacks.add(lambda _: cancelled.set())
+            await subscription.begin(1)
+        return source, suspects
 
-    async def _drain(self, channel: AbstractChannel, consumer_tag: str) -> None:
-        """No new messages; those that wait here go back when the channel is closed; those under way may end."""
+    async def _widen(self, source: "_Subscription", suspects: "_Subscription") -> None:
+        """Take one message at a time until no suspect is left: what a process has here when it dies is suspected with
+        the one that it died of. Messages that were given out before come first. Ends with the session.
+        """
+        while True:
+            await self._met_fresh.wait()
+            self._met_fresh.clear()
+            async with self._asking:
+                connection = source.channel.connection
+                if self._others_may.is_set() and not await topology.waiting(connection, suspects.queue):
+                    await source.end()
+                    await source.begin(self._spec.prefetch)
+                    break
+        await asyncio.Event().wait()
+
+    async def _drain(self, subscriptions: Sequence["_Subscription"]) -> None:
+        """No new messages. Those that wait here may begin for a while, since what goes back is a suspect; the rest goes
+        back when the channel is closed; those under way may end.
+        """
         try:
-            async with asyncio.timeout(DRAIN_S):
+            async with asyncio.timeout(DRAIN_S), self._asking:
+                for subscription in subscriptions:
+                    await subscription.end()
+                await first_of([asyncio.ensure_future(self._finish_waiting())], within_s=BEGIN_S)
+                self._is_ending = True
                 self._forget_waiting()
-                await channel.basic_cancel(consumer_tag)
-                self._forget_waiting()  # those that came meanwhile
                 await self._idle.wait()
                 # The library drops what it has not sent when it is closed: an answer means that all before it was.
-                await channel.basic_qos(prefetch_count=self._spec.prefetch)
+                for subscription in subscriptions:
+                    await subscription.channel.basic_qos(prefetch_count=1)
         except LOST as problem:
             self._log.warning("consumer_not_drained", under_way=self._busy, why=said(problem))
 
+    async def _finish_waiting(self) -> None:
+        await self._inbox.join()
+        await self._suspects.join()
+
     def _forget_waiting(self) -> None:
-        while not self._inbox.empty():
-            self._inbox.get_nowait()
+        for waiting in (self._inbox, self._suspects):
+            while not waiting.empty():
+                waiting.get_nowait()
+                waiting.task_done()
 
     async def _receive(self, message: DeliveredMessage) -> None:
-        self._inbox.put_nowait(Delivery.of(message, self._spec.queue, self._policy.max_retries))
+        delivery = Delivery.of(message, self._spec, self._policy.max_retries, suspect=False)
+        if not delivery.redelivered:
+            self._met_fresh.set()
+        self._inbox.put_nowait(delivery)
+
+    async def _receive_suspect(self, message: DeliveredMessage) -> None:
+        self._suspects.put_nowait(Delivery.of(message, self._spec, self._policy.max_retries, suspect=True))
 
     async def _work(self) -> None:
         while True:
             delivery = await self._inbox.get()
-            if delivery.channel.is_closed:
-                continue  # it is given out again
-            self._busy += 1
-            self._idle.clear()
-            try:
-                await self._deal_with(delivery)
-            except Exception:  # noqa: BLE001 - ours is the fault; the message goes back, and the others go on
-                self._log.exception("consumer_failed", message_id=delivery.properties.message_id)
-                await self._onward.give_back(delivery)
-            finally:
-                self._busy -= 1
-                if not self._busy:
-                    self._idle.set()
+            while not self._others_may.is_set():
+                await self._others_may.wait()
+            await self._carry_out(delivery)
+            self._inbox.task_done()
+
+    async def _work_alone(self) -> None:
+        """A suspect is tried with nothing else under way: should it end this process, nothing else is lost with it."""
+        while True:
+            delivery = await self._suspects.get()
+            self._others_may.clear()
+            await self._idle.wait()
+            await self._carry_out(delivery)
+            self._others_may.set()  # also where it was not tried
+            self._suspects.task_done()
+
+    async def _carry_out(self, delivery: Delivery) -> None:
+        if delivery.channel.is_closed or self._is_ending:
+            return  # it is given out again
+        self._busy += 1
+        self._idle.clear()
+        try:
+            await self._deal_with(delivery)
+        except Exception:  # noqa: BLE001 - ours is the fault; the message goes back, and the others go on
+            self._log.exception("consumer_failed", message_id=delivery.properties.message_id)
+            await self._onward.give_back(delivery)
+        finally:
+            self._busy -= 1
+            if not self._busy:
+                self._idle.set()
 
     async def _deal_with(self, delivery: Delivery) -> None:
         if delivery.losses >= MAX_LOSSES:
@@ -169,8 +259,8 @@ class Consumer:
             lost = replace(_failure_of(ConsumerLost(text)), possible_duplicate=True)
             await self._onward.bury(delivery, None, lost, Reason.EXHAUSTED, self._now())
             self._note_death(Reason.EXHAUSTED, lost.category, None)
-        elif delivery.redelivered and not delivery.is_counted:
-            await self._onward.count_loss(delivery)
+        elif delivery.redelivered and not delivery.losses:
+            await self._onward.set_apart(delivery)
         else:
             await self._try(delivery)
 
@@ -181,6 +271,8 @@ class Consumer:
         if entry is not None and entry.began_ns and TRACEPARENT not in delivery.headers:
             delivery = delivery.with_headers({TRACEPARENT: entry.traceparent})  # its retries are part of this trace
         payload, outcome = await self._outcome(delivery, entry)
+        if delivery.losses:
+            self._others_may.set()  # it has not ended this process
         took_s = time.monotonic() - began
         if entry is not None and entry.began_ns:
             self._note_span(delivery, entry, outcome)

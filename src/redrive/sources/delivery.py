@@ -10,8 +10,9 @@ from typing import Any
 from aiormq.abc import AbstractChannel, DeliveredMessage
 
 from redrive.broker.properties import Headers, copy_of, headers_of
-from redrive.broker.traces import EXCHANGE, FIRST_ATTEMPT, LOSSES, RETRY_COUNT, ROUTING_KEY
+from redrive.broker.traces import EXCHANGE, FIRST_ATTEMPT, RETRY_COUNT, ROUTING_KEY
 from redrive.broker.wire import Properties
+from redrive.core.broker import ConsumerSpec
 from redrive.core.trace import CORRELATION
 
 DELIVERY_COUNT = "x-delivery-count"  # kept by quorum queues: how often it was given out before
@@ -30,11 +31,11 @@ class Delivery:
     retries: int  # made before this try
     first_attempt_s: int | None  # None: this is the first
     redelivered: bool
-    losses: int  # how often it was given out and nobody answered, this time not counted
-    is_counted: bool  # the queue counts those itself
+    losses: int  # of a suspect: how often its consumer was gone before it answered; else 0
 
     @classmethod
-    def of(cls, message: DeliveredMessage, queue: str, max_retries: int | None) -> "Delivery":
+    def of(cls, message: DeliveredMessage, spec: ConsumerSpec, max_retries: int | None, *, suspect: bool) -> "Delivery":
+        """From its source, or from the queue of suspects: what was lost once before it came there."""
         frame: Any = message.delivery
         properties = message.header.properties
         headers = headers_of(properties)
@@ -42,9 +43,12 @@ class Delivery:
         redelivered = bool(frame.redelivered)
         # Others hand headers on: what was not given out before has no count of this queue, and what came by an exchange
         # was not put there by us.
-        by_broker = (properties.headers or {}).get(DELIVERY_COUNT) if redelivered else None
-        if (frame.exchange, frame.routing_key) != ("", queue):
-            headers = {name: value for name, value in headers.items() if name not in (EXCHANGE, ROUTING_KEY, LOSSES)}
+        counted = (properties.headers or {}).get(DELIVERY_COUNT) if redelivered else None
+        routing_key = frame.routing_key
+        if (frame.exchange, routing_key) != ("", spec.suspects_queue if suspect else spec.queue):
+            headers = {name: value for name, value in headers.items() if name not in (EXCHANGE, ROUTING_KEY)}
+        elif suspect:
+            routing_key = spec.queue
         return cls(
             channel=message.channel,
             tag=frame.delivery_tag,
@@ -52,12 +56,11 @@ class Delivery:
             properties=copy_of(properties, headers),
             headers=headers,
             exchange=_text(headers.get(EXCHANGE), frame.exchange),
-            routing_key=_text(headers.get(ROUTING_KEY), frame.routing_key),
+            routing_key=_text(headers.get(ROUTING_KEY), routing_key),
             retries=retries if max_retries is None else min(retries, max_retries),
             first_attempt_s=_first_attempt(headers),
-            redelivered=redelivered,
-            losses=_whole(by_broker, 0) + _whole(headers.get(LOSSES), 0),
-            is_counted=by_broker is not None,
+            redelivered=redelivered or suspect,
+            losses=1 + _whole(counted, 0) if suspect else 0,
         )
 
     def with_headers(self, more: Headers) -> "Delivery":

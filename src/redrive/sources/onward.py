@@ -18,7 +18,7 @@ from redrive.broker.link import LOST, BrokerDown, Patience, said
 from redrive.broker.properties import Headers, copy_of
 from redrive.broker.publisher import Outgoing, Publisher, PublishRefused, Unconfirmed, Unfit
 from redrive.broker.topology import TopologyError
-from redrive.broker.traces import FIRST_ATTEMPT, LOSSES, RETRY_COUNT
+from redrive.broker.traces import FIRST_ATTEMPT, RETRY_COUNT
 from redrive.core.broker import ConsumerSpec
 from redrive.core.decide import Reason
 from redrive.core.delay_queues import DelayQueues
@@ -47,7 +47,7 @@ class Onward:
         self._publisher = publisher
         self._version = service_version
         self._now = now
-        self._known = dict(delay_queues.all)
+        self._known = {**delay_queues.all, spec.suspects_queue: topology.suspects(spec)}
         self._log = log.bind(queue=spec.queue, service=spec.service)
 
     async def acknowledge(self, delivery: Delivery) -> None:
@@ -87,11 +87,11 @@ class Onward:
             await self._make(queue.name)
         await self._hand_over(delivery, Outgoing("", queue.name, delivery.body, copy))
 
-    async def count_loss(self, delivery: Delivery) -> None:
-        """A classic queue does not tell how often it gave a message out: it is put behind the others, with a count."""
-        told = _origin(delivery) | {LOSSES: delivery.losses + 1}
-        copy = copy_of(delivery.properties, delivery.headers | told)
-        await self._hand_over(delivery, Outgoing("", self._spec.queue, delivery.body, copy))
+    async def set_apart(self, delivery: Delivery) -> None:
+        """Its consumer was gone before it answered: it joins the suspects, which are tried one by one."""
+        copy = copy_of(delivery.properties, delivery.headers | _origin(delivery))
+        self._log.warning("message_suspected", **_named(delivery), to=self._spec.suspects_queue)
+        await self._hand_over(delivery, Outgoing("", self._spec.suspects_queue, delivery.body, copy))
 
     async def bury(self, delivery: Delivery, payload: Any, failure: Failure, reason: Reason, began_s: float) -> None:
         """It goes to the dead-letter queue. `payload` is None where it is not JSON, or nobody looked."""
@@ -143,14 +143,16 @@ class Onward:
     async def _hand_over(self, delivery: Delivery, copy: Outgoing) -> None:
         """Publish the copy, however long it takes, then acknowledge. Until then the broker keeps the message: where the
         connection is lost meanwhile, it is given out again. A message that can take nothing in addition, since it is as
-        large as RabbitMQ allows, goes to the dead-letter queue as it is.
+        large as RabbitMQ allows, goes on as it is, and instead of waiting for a retry to the dead-letter queue.
         """
         patience = Patience()
         while not delivery.channel.is_closed:
             try:
                 await self._publish(delivery, copy)
             except Unfit as problem:
-                bare = Outgoing("", self._spec.dead_queue, delivery.body, delivery.properties)
+                is_suspect = copy.routing_key == self._spec.suspects_queue
+                target = self._spec.suspects_queue if is_suspect else self._spec.dead_queue
+                bare = Outgoing("", target, delivery.body, delivery.properties)
                 can_go_bare = copy != bare
                 self._log.error(
                     "message_not_to_be_handed_over", **_named(delivery), why=str(problem), is_moved=can_go_bare
