@@ -32,12 +32,17 @@ OPEN_METRICS = "application/openmetrics-text;version=1.0.0"
 EQUAL: dict[str, Callable[[dict[str, int]], int]] = {
     "events_created_total": lambda books: books["events"],
     "events_received": lambda books: books["received"],
-    "events_queued": lambda books: books["waiting"] + books["leased"] + books["held"],
-    "events_delivered_total - redrive_inbox_acknowledged_total": lambda books: books["succeeded"],
+    "events_queued": lambda books: books["queued"],
+    "events_delivered_total": lambda books: books["delivered"],
+    "events_failed_total - redrive_events_redriven_total": lambda books: books["failed"],
+    "events_delivered_total + events_failed_total + events_queued + events_received - redrive_events_redriven_total": (
+        lambda books: books["events"]
+    ),
+    'redrive_deliveries_total{result="succeeded"}': lambda books: books["succeeded"],
     "sum without (reason, category) (redrive_dead_letters_moved_total) - redrive_redriven_total": lambda b: b["dead"],
-    "events_failed_total - redrive_redriven_total": lambda books: books["dead"],
+    'sum without (result) (redrive_deliveries_total{result="failed"}) - redrive_redriven_total': lambda b: b["dead"],
     "time_to_delivery_seconds_count": lambda books: books["succeeded"],
-    "retry_attempts_count - events_failed_total": lambda books: books["succeeded"],
+    'retry_attempts_count - sum without (result) (redrive_deliveries_total{result="failed"})': lambda b: b["succeeded"],
     **{
         f'redrive_tasks{{state="{state}"}}': lambda books, state=state: books[state]  # type: ignore[misc]
         for state in ("waiting", "leased", "held", "succeeded", "dead")

@@ -1,5 +1,6 @@
 """Row C: events in, their status out."""
 
+import asyncio
 import json
 import re
 from datetime import timedelta
@@ -79,7 +80,8 @@ async def test_c1_an_event_has_its_fields_and_moves_only_as_it_may(
     impossible = {
         "UPDATE redrive.task SET state = 'waiting' WHERE state = 'succeeded'": refused,
         "UPDATE redrive.task SET state = 'dead', reason = 'skipped' WHERE state = 'succeeded'": refused,
-        "UPDATE redrive.event SET tasks = 0": asyncpg.InsufficientPrivilegeError,
+        "UPDATE redrive.event SET tasks = 0": refused,
+        "UPDATE redrive.event SET body = ''": asyncpg.InsufficientPrivilegeError,
     }
     try:
         for statement, refusal in impossible.items():
@@ -278,3 +280,79 @@ async def test_c12_pausing_holds_what_falls_due_and_resuming_lets_it_go(
     assert (await redrive.api.status(event_id))["status"] == "delivered"
     assert len(receiver.requests) == 2
     assert (await redrive.api.get("/v1/stats"))["tasks"]["held"] == 0
+
+
+async def test_c22_totals_count_events_add_up_and_are_what_the_log_says(
+    database_url: str, receiver: HoldingReceiver
+) -> None:
+    """Events for one, two and three endpoints, one of which fails, and one that is redriven: by real processes."""
+    receiver.usual = lambda request: 503 if request.path == "/down" else 200
+    async with installation(database_url) as redrive, worker(database_url) as program:
+        api = redrive.api
+        await api.policy("hasty", kind="list", delays_s=[0.05], max_retries=1)
+        for path, types in (("/up", ["one", "two", "three"]), ("/down", ["two", "three"]), ("/too", ["three"])):
+            await api.endpoint(receiver.url_of(path), name=path[1:], policy="hasty", event_types=types)
+        ids = {kind: [await _event(api, kind) for _ in range(3)] for kind in ("one", "two", "three")}
+        inbox = await _inbox_event(api)
+        for event_id in ids["one"]:
+            await api.delivered(event_id)
+        for event_id in (*ids["two"], *ids["three"]):
+            await api.failed(event_id)
+        receiver.usual = 200
+        again = ids["three"][0]
+        letters = (await api.get("/v1/dead-letters"))["data"]
+        (letter,) = [each for each in letters if each["event_id"] == again]
+        await api.post(f"/v1/dead-letters/{letter['id']}/retry", {})
+        await api.delivered(again)
+        await api.post(f"/v1/events/{inbox}/ack")
+        await program.said("status_transition", event_id=again, new_status="delivered", retry_attempts=1)
+        counted = await _metrics(api)
+
+        logged = _ends_in(program.lines("status_transition"), {"one": 1, "two": 2, "three": 3})
+        assert logged == {"delivered": 4, "failed": 6}
+        assert counted["events_delivered_total"] == logged["delivered"] + 1  # acknowledged, which no worker logs
+        assert counted["events_failed_total"] == logged["failed"]
+        assert (counted["events_created_total"], counted["redrive_events_redriven_total"]) == (10, 1)
+        assert (counted["events_queued"], counted["events_received"]) == (0, 0)
+        ended = counted["events_delivered_total"] + counted["events_failed_total"]
+        assert ended == counted["events_created_total"] + counted["redrive_events_redriven_total"]
+        assert counted['redrive_deliveries_total{result="succeeded"}'] == 3 + 3 + 6 + 1
+        assert counted['redrive_deliveries_total{result="failed"}'] == 6
+        analytics = (await api.get("/v1/stats", window="1h", by="event_type"))["analytics"]
+        assert (analytics["whole"]["events_delivered"], analytics["whole"]["events_failed"]) == (5, 6)
+        assert analytics["whole"]["success_rate"] == pytest.approx(5 / 11)
+        failed = {key["key"]: key["events_failed"] for key in analytics["keys"]}
+        assert {kind: failed[kind] for kind in ids} == {"one": 0, "two": 3, "three": 3}
+        numbers = (await api.get("/v1/stats"))["events"]
+        assert (numbers["queued"], numbers["delivered"], numbers["failed"]) == (0, 5, 5)
+
+
+async def _event(api: Remote, event_type: str) -> str:
+    made = await api.post("/v1/events", {"event_type": event_type, "payload": 1})
+    event_id: str = made["event_id"]
+    return event_id
+
+
+async def _metrics(api: Remote) -> dict[str, float]:
+    """Once this server is the one that reports the installation."""
+    async with asyncio.timeout(30):
+        while True:
+            text = (await api.http.get("/metrics")).body.decode()
+            if "\nevents_created_total " in text:
+                break
+            await asyncio.sleep(0.1)
+    lines = [line.rpartition(" ") for line in text.splitlines() if not line.startswith("#")]
+    return {name: float(value) for name, _, value in lines}
+
+
+def _ends_in(lines: list[dict[str, Any]], tasks_of: dict[str, int]) -> dict[str, int]:
+    """How many events ended so, by the lines of their tasks: with the last one, and again after a redrive."""
+    found = {"delivered": 0, "failed": 0}
+    seen: dict[str, dict[str, str]] = {}
+    for line in lines:
+        if line["new_status"] in found:
+            tasks = seen.setdefault(line["event_id"], {})
+            tasks[line["task"]] = line["new_status"]
+            if len(tasks) == tasks_of[line["event_type"]]:
+                found["failed" if "failed" in tasks.values() else "delivered"] += 1
+    return found

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
 from redrive.core.decide import AwaitPerson, Die, Reason, RetryIn, decide
-from redrive.core.lifecycle import TaskState, event_status
+from redrive.core.lifecycle import EventStatus, TaskState, event_status
 from redrive.core.outcome import Category, Failure
 from redrive.core.policy import Policy, retry_delay
 from redrive.core.ports import Job, Released
@@ -230,4 +230,11 @@ class Model:
                 count(f"dead.{task.letter}")
             if task.attempts and task.state in (WAITING, LEASED, HELD):
                 count("retrying")
-        return kept
+        names = {EventStatus.QUEUED: "open", EventStatus.FAILED: "dead", EventStatus.DELIVERED: "succeeded"}
+        for event_id, (status, *_) in self.events().items():
+            mine = [task for task in self.tasks.values() if task.event_id == event_id]
+            for task in mine:
+                count(f"further.{'open' if task.state in (WAITING, LEASED, HELD) else task.state.value}")
+            if mine:
+                count(f"further.{names[EventStatus(status)]}", -1)
+        return {name: n for name, n in kept.items() if n}

@@ -1,7 +1,7 @@
 """What happened, in a log of its own, and what rollups and totals must say of it: by counting, one by one."""
 
 from collections import Counter, defaultdict
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import NamedTuple
 from uuid import UUID
@@ -52,7 +52,10 @@ class Entry:
 
 @dataclass(slots=True)
 class Log:
+    """`standing`: of each event with several tasks, which of them are open, and which died."""
+
     entries: list[Entry] = field(default_factory=list)
+    standing: dict[UUID, dict[UUID, str]] = field(default_factory=dict)
 
     @property
     def waited_first_s(self) -> float:
@@ -66,11 +69,30 @@ class Log:
         place = row["org_id"], row["endpoint_id"], row["event_type"], row["external_system"]
         self.entries.append(Entry(at, *place, what, deaths))
 
+    def fanned_out(self, event_id: UUID, task_ids: list[UUID]) -> None:
+        self.standing[event_id] = dict.fromkeys(task_ids, "open")
+
+    def moved(self, at: datetime, rows: list[Record], state: str) -> None:
+        """In one statement, tasks of events with several of them came to be `open`, `succeeded` or `dead`."""
+        events: dict[UUID, list[Record]] = defaultdict(list)
+        for row in rows:
+            events[row["event_id"]].append(row)
+        for event_id, changed in events.items():
+            tasks = self.standing[event_id]
+            was = _status(tasks)
+            tasks.update({row["id"]: state for row in changed})
+            what = _EVENT_CHANGES.get((was, _status(tasks)))
+            if what is not None:
+                row = max(changed, key=lambda row: row["external_system"] or "")
+                self.event(at, row, what)
+
     def rollups(self) -> dict[Place, Outcomes]:
         found: dict[Place, Outcomes] = defaultdict(Outcomes)
         for entry in self.entries:
             for place in entry.places(LENGTHS):
-                found[place] = found[place].plus(entry.what)
+                found[place] = found[place].plus(
+                    _of_endpoint(entry.what) if place.dimension == "endpoint" else entry.what
+                )
         return dict(found)
 
     def whole(self, org_id: UUID) -> Outcomes:
@@ -109,6 +131,22 @@ class Log:
         )
 
 
+def _status(tasks: dict[UUID, str]) -> str:
+    return next((state for state in ("open", "dead") if state in tasks.values()), "succeeded")
+
+
+def _of_endpoint(what: Outcomes) -> Outcomes:
+    """Of an endpoint, an event is its delivery to it."""
+    return replace(what, events_routed=what.delivered, events_failed=what.failed, events_redriven=what.redriven)
+
+
+_EVENT_CHANGES = {
+    ("open", "succeeded"): Outcomes(events_routed=1),
+    ("open", "dead"): Outcomes(events_failed=1),
+    ("dead", "open"): Outcomes(events_redriven=1),
+}
+
+
 def tried(row: Record, n: int = 1) -> Outcomes:
     """A try of a task, as it was before it."""
     return Outcomes(attempts=n, retries=n if row["attempts"] > 0 else 0)
@@ -125,7 +163,7 @@ def delivered(row: Record, at: datetime) -> Outcomes:
             waits={wait_slot(waited_s): 1},
             firsts={wait_slot(waited_s): int(row["attempts"] == 0)},
             waited_s=waited_s,
-            events_routed=1,
+            events_routed=int(not row["has_siblings"]),
         )
     )
 
@@ -133,7 +171,7 @@ def delivered(row: Record, at: datetime) -> Outcomes:
 def died(row: Record, *, by_try: bool) -> Outcomes:
     tries = row["attempts"] + by_try
     lost = _slot(min(max(tries - 1, 0), RETRY_SLOTS - 1), RETRY_SLOTS)
-    ended = Outcomes(failed=1, untried=int(tries == 0), lost=lost, events_failed=1)
+    ended = Outcomes(failed=1, untried=int(tries == 0), lost=lost, events_failed=int(not row["has_siblings"]))
     return tried(row).plus(ended) if by_try else ended
 
 

@@ -26,7 +26,16 @@ BRUTE_FORCE = """
   UNION ALL SELECT 'task.' || state, count(*) FROM redrive.task WHERE org_id = $1 GROUP BY 1
   UNION ALL SELECT 'dead.' || state, count(*) FROM redrive.dead_letter WHERE org_id = $1 GROUP BY 1
   UNION ALL SELECT 'retrying', count(*) FROM redrive.task
-    WHERE org_id = $1 AND attempts > 0 AND state IN ('waiting', 'leased', 'held')"""
+    WHERE org_id = $1 AND attempts > 0 AND state IN ('waiting', 'leased', 'held')
+  UNION ALL SELECT 'further.' || s.name, s.tasks - s.events FROM (
+    SELECT n.name, sum(n.tasks) AS tasks, count(*) FILTER (WHERE e.status = n.name) AS events
+      FROM (SELECT CASE WHEN state IN ('succeeded', 'dead') THEN state ELSE 'open' END AS name, event_id,
+                   count(*) AS tasks
+              FROM redrive.task WHERE org_id = $1 GROUP BY 1, 2) n
+      JOIN (SELECT event_id, CASE WHEN bool_or(state NOT IN ('succeeded', 'dead')) THEN 'open'
+                                  WHEN bool_or(state = 'dead') THEN 'dead' ELSE 'succeeded' END AS status
+              FROM redrive.task WHERE org_id = $1 GROUP BY 1) e USING (event_id)
+     GROUP BY 1) s"""
 
 
 async def test_counters_equal_what_is_there(engine: Engine, clock: ManualClock) -> None:

@@ -72,7 +72,7 @@ async def test_whatever_was_changed_in_the_schema_is_found_and_what_it_says_to_d
         CREATE POLICY everything ON redrive.endpoint TO redrive_app USING (true);
         ALTER POLICY tenant ON redrive.run USING (true);
         GRANT DELETE ON redrive.audit TO redrive_app;
-        REVOKE INSERT ON redrive.event FROM redrive_engine;
+        REVOKE INSERT ON redrive.attempt FROM redrive_engine;
         GRANT SELECT ON redrive.session TO redrive_app;
         GRANT EXECUTE ON FUNCTION redrive.analyse_new() TO PUBLIC;
         CREATE FUNCTION public.theirs() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NEW; END';
@@ -92,7 +92,7 @@ async def test_whatever_was_changed_in_the_schema_is_found_and_what_it_says_to_d
         "endpoint has a policy that no migration made: everything.",
         "The policy tenant of run is not as the migrations made it.",
         "The rights of redrive_app on audit are not those that the migrations gave.",
-        "The rights of redrive_engine on event are not those that the migrations gave.",
+        "The rights of redrive_engine on attempt are not those that the migrations gave.",
         "A right was granted that no migration gave: redrive_app on session.",
         "A right was granted that no migration gave: PUBLIC on analyse_new().",
         "event has a trigger that no migration made: theirs.",

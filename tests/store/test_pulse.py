@@ -9,6 +9,7 @@ from redrive.store.audit import Act
 from redrive.store.db import Database
 from redrive.store.pulse import Pulse, Standing, Tally, pulse, standing, worst_endpoints
 from redrive.store.retention import Retention
+from redrive.store.stats import stats
 from support.engine import START, Engine, ManualClock
 
 MINUTE_S = 60.0
@@ -102,18 +103,23 @@ async def test_another_org_s_pulse_is_not_ours(engine: Engine) -> None:
     assert (await read(engine)).whole == Tally()
 
 
-async def test_where_things_stand_is_counted_in_deliveries(engine: Engine) -> None:
+async def test_where_things_stand_is_counted_in_events(engine: Engine, clock: ManualClock) -> None:
     await engine.endpoint("a")
     await engine.endpoint("b")
-    await engine.accept_many(2)
+    await engine.accept_many(4)
     await engine.accept_many(1, org_id=await engine.org("other"))
-    jobs = await engine.claim()
-    await engine.succeed(jobs[0])
-    await engine.kill(jobs[1])
-    await engine.fail(jobs[2])
+    jobs = sorted(await engine.claim(), key=lambda job: job.event_id)
+    for job in jobs[:3]:
+        await engine.succeed(job)
+    await engine.kill(jobs[3])
+    await engine.fail(jobs[4])
+    await engine.kill(jobs[5])
     async with engine.app.tenant(engine.org_id) as session:
         found = await standing(session)
-    assert found == Standing(received=0, acknowledged=0, queued=2, retrying=1, delivered=1, failed=1)
+        numbers = await stats(session, clock)
+    assert found == Standing(received=0, queued=2, delivered=1, failed=1, open_tasks=3, retrying=1)
+    assert (numbers.events.queued, numbers.events.delivered, numbers.events.failed) == (2, 1, 1)
+    assert (numbers.tasks.succeeded, numbers.tasks.dead, numbers.success_rate) == (3, 2, 0.5)
 
 
 async def test_the_inbox_is_counted_in_events(engine: Engine) -> None:
@@ -121,7 +127,7 @@ async def test_the_inbox_is_counted_in_events(engine: Engine) -> None:
     await engine.acknowledge(ids[0])
     async with engine.app.tenant(engine.org_id) as session:
         found = await standing(session)
-    assert (found.received, found.acknowledged, found.queued) == (2, 1, 0)
+    assert (found.received, found.delivered, found.queued) == (2, 1, 0)
 
 
 async def test_the_worst_endpoints_are_those_with_most_failures_lately(engine: Engine, clock: ManualClock) -> None:

@@ -18,6 +18,8 @@ def analytics_shape(course: Course, by: Dimension | None, key: str | None, ranki
             {
                 "at": moment.at,
                 "created": moment.outcomes.created,
+                "events_delivered": moment.outcomes.events_delivered,
+                "events_failed": moment.outcomes.events_failed,
                 "delivered": moment.outcomes.delivered,
                 "failed": moment.outcomes.failed,
                 "retries": moment.outcomes.retries,
@@ -34,6 +36,9 @@ def outcomes_shape(outcomes: Outcomes) -> Shape:
     return {
         "created": outcomes.created,
         "acknowledged": outcomes.acknowledged,
+        "events_delivered": outcomes.events_delivered,
+        "events_failed": outcomes.events_failed,
+        "events_redriven": outcomes.events_redriven,
         "delivered": outcomes.delivered,
         "failed": outcomes.failed,
         "success_rate": outcomes.success_rate,

@@ -15,12 +15,12 @@ from redrive.core.outcome import Category
 from redrive.core.pulse import RETRY_SLOTS, WAIT_BOUNDS_S, WAIT_MARKS_S, below_marks
 from redrive.core.run_states import RunStatus
 from redrive.observe.exposition import histogram
+from redrive.store.counters import events_by_status
 from redrive.store.installation import Numbers
 from redrive.store.rollups import Death
 
 QUIET = "quiet"  # permanent, under a policy that takes it quietly: alert rules leave these deaths out
 TASK_STATES = ("waiting", "leased", "held", "succeeded", "dead")
-OPEN_STATES = TASK_STATES[:3]
 LETTER_STATES = ("open", "replaying", "resolved", "ignored", "deleted")
 EVENT_STATES = {"inbox": "received", "acked": "acknowledged", "routed": "routed"}
 HEALTH = ("ok", "failing", "open", "disabled", "paused")
@@ -71,13 +71,26 @@ def _events(numbers: Numbers) -> Iterator[Metric]:
     yield CounterMetricFamily("events_created", "Events that were stored.", value=totals.created)
     yield CounterMetricFamily(
         "events_delivered",
-        "Deliveries that succeeded, and events acknowledged in the inbox.",
-        value=totals.delivered + totals.acknowledged,
+        "Events whose deliveries all succeeded, and events acknowledged in the inbox.",
+        value=totals.events_routed + totals.acknowledged,
     )
-    yield CounterMetricFamily("events_failed", "Deliveries that failed for good.", value=totals.failed)
-    queued = sum(counts.get(f"task.{state}", 0) for state in OPEN_STATES)
-    yield GaugeMetricFamily("events_queued", "Deliveries that wait, are tried or are held.", value=queued)
-    yield GaugeMetricFamily("events_received", "Events that wait in inboxes.", value=counts.get("event.inbox", 0))
+    yield CounterMetricFamily(
+        "events_failed", "Events whose deliveries ended, one at least in failure.", value=totals.events_failed
+    )
+    yield CounterMetricFamily(
+        "redrive_events_redriven",
+        "Events that had failed and were sent on their way again.",
+        value=totals.events_redriven,
+    )
+    standing = events_by_status(counts)
+    yield GaugeMetricFamily(
+        "events_queued", "Events with a delivery that waits, is tried or is held.", value=standing["queued"]
+    )
+    yield GaugeMetricFamily("events_received", "Events that wait in inboxes.", value=standing["received"])
+    deliveries = CounterMetricFamily("redrive_deliveries", "Deliveries that ended.", labels=["result"])
+    deliveries.add_metric(["succeeded"], totals.delivered)
+    deliveries.add_metric(["failed"], totals.failed)
+    yield deliveries
     yield histogram(
         "time_to_delivery_seconds",
         "How long deliveries took, from when their event was stored, or a step of a workflow might begin, to their"

@@ -40,7 +40,7 @@ class AtWork:
 
 @dataclass(frozen=True, slots=True)
 class Overview:
-    """`minutes`: the last 15, oldest first; the last one goes on."""
+    """`minutes`: the last 15, oldest first; the last one goes on. They count events."""
 
     at: datetime
     org: str | None  # None: all

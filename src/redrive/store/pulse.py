@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 
 from redrive.core.pulse import Window, depths, rate_of
 from redrive.store.clock import Clock
-from redrive.store.counters import counts
+from redrive.store.counters import counts, events_by_status, open_tasks
 from redrive.store.db import Record, Session
 from redrive.store.endpoint_health import EndpointHealth, health_of_many
 
@@ -77,17 +77,17 @@ class Pulse:
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """Where all that is stored stands now. `received` and `acknowledged` are events of the inbox, the rest deliveries.
+    """Where all events that are stored stand now.
 
-    An event counts where each of its deliveries stands.
+    One that goes to several endpoints is queued while any of its deliveries is open, and failed when one of them died.
     """
 
     received: int
-    acknowledged: int
     queued: int
-    retrying: int  # of the queued, those that failed before
-    delivered: int
+    delivered: int  # or acknowledged in the inbox
     failed: int
+    open_tasks: int
+    retrying: int  # of the open tasks, those that failed before
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,16 +115,10 @@ async def pulse(session: Session, clock: Clock, window: Window) -> Pulse:
 
 
 async def standing(session: Session) -> Standing:
-    """Exact, from the counters. They know deliveries, not which of them belong to one event: so these are told."""
+    """Exact, from the counters."""
     counted = await counts(session)
-    return Standing(
-        received=counted.get("event.inbox", 0),
-        acknowledged=counted.get("event.acked", 0),
-        queued=sum(counted.get(f"task.{state}", 0) for state in ("waiting", "leased", "held")),
-        retrying=counted.get("retrying", 0),
-        delivered=counted.get("task.succeeded", 0),
-        failed=counted.get("task.dead", 0),
-    )
+    events = events_by_status(counted)
+    return Standing(**events, open_tasks=open_tasks(counted), retrying=counted.get("retrying", 0))
 
 
 async def worst_endpoints(session: Session, clock: Clock) -> list[WorstEndpoint]:

@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
+from redrive.core.pulse import rate_of
 from redrive.store.clock import Clock
-from redrive.store.counters import counts
+from redrive.store.counters import counts, events_by_status
 from redrive.store.db import Session
 from redrive.store.pausing import pauses
 
@@ -20,7 +21,10 @@ class EventNumbers:
     total: int
     received: int  # in the inbox: nobody subscribes to them
     acknowledged: int  # taken out of the inbox
-    routed: int
+    routed: int  # sent to endpoints or handlers: queued, delivered or failed
+    queued: int
+    delivered: int  # all of their deliveries; acknowledged ones among them
+    failed: int  # of their deliveries, one at least
     payload_bytes: int
 
 
@@ -67,7 +71,7 @@ class Stats:
     retry_queue: QueueNumbers
     dead_letters: LetterNumbers
     endpoints: EndpointNumbers
-    success_rate: float | None  # of what is finished; None before anything is
+    success_rate: float | None  # of the events that have ended; None before any has
     paused: Paused
     oldest_due_at: datetime | None  # since when the task is due that waits longest
     as_of: datetime
@@ -81,15 +85,24 @@ async def stats(session: Session, clock: Clock) -> Stats:
     assert oldest is not None
     installation, org = await pauses(session)
     tasks = TaskNumbers(**_named("task", counted, TaskNumbers))
-    finished = tasks.succeeded + tasks.dead
+    events = events_by_status(counted)
     received, acked, routed = (counted.get(f"event.{name}", 0) for name in ("inbox", "acked", "routed"))
     return Stats(
-        events=EventNumbers(received + acked + routed, received, acked, routed, counted.get("event.bytes", 0)),
+        events=EventNumbers(
+            total=received + acked + routed,
+            received=received,
+            acknowledged=acked,
+            routed=routed,
+            queued=events["queued"],
+            delivered=events["delivered"],
+            failed=events["failed"],
+            payload_bytes=counted.get("event.bytes", 0),
+        ),
         tasks=tasks,
         retry_queue=QueueNumbers(counted.get("retrying", 0)),
         dead_letters=LetterNumbers(**_named("dead", counted, LetterNumbers)),
         endpoints=EndpointNumbers(**endpoints),
-        success_rate=tasks.succeeded / finished if finished else None,
+        success_rate=rate_of(events["delivered"], events["delivered"] + events["failed"]),
         paused=Paused(installation.paused, org.paused, endpoints["paused"]),
         oldest_due_at=oldest["due_at"],
         as_of=oldest["now"],

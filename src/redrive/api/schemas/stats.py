@@ -8,6 +8,9 @@ from redrive.core.analytics import Dimension
 _OUTCOMES = {
     "created": 0,
     "acknowledged": 0,
+    "events_delivered": 1180,
+    "events_failed": 5,
+    "events_redriven": 1,
     "delivered": 1180,
     "failed": 5,
     "success_rate": 0.9958,
@@ -26,6 +29,9 @@ class EventNumbers(Answer):
     received: int
     acknowledged: int
     routed: int
+    queued: int
+    delivered: int
+    failed: int
     payload_bytes: int
 
 
@@ -81,13 +87,17 @@ class Waits(Answer):
 
 
 class OutcomesShown(Answer):
-    """What became of tasks. `rescued`: delivered after a failure; `rescue_rate`: of what failed once and ended.
+    """What became of events and of their deliveries (`delivered`, `failed`, `attempts` …), also called tasks.
 
-    An event has no endpoint: by endpoint nothing is created or acknowledged.
+    `success_rate`: of the events that ended. `rescued`: delivered after a failure; `rescue_rate`: of what failed once
+    and ended. By endpoint nothing is created or acknowledged, and an event is its delivery to that endpoint.
     """
 
     created: int
     acknowledged: int
+    events_delivered: int
+    events_failed: int
+    events_redriven: int
     delivered: int
     failed: int
     success_rate: float | None
@@ -108,6 +118,8 @@ class KeyedOutcomes(OutcomesShown):
 class MomentShown(Answer):
     at: datetime
     created: int
+    events_delivered: int
+    events_failed: int
     delivered: int
     failed: int
     retries: int
@@ -131,7 +143,16 @@ class AnalyticsShown(Answer):
 class StatsShown(Answer):
     model_config = example(
         {
-            "events": {"total": 1204, "received": 4, "acknowledged": 0, "routed": 1200, "payload_bytes": 98304},
+            "events": {
+                "total": 1204,
+                "received": 4,
+                "acknowledged": 0,
+                "routed": 1200,
+                "queued": 15,
+                "delivered": 1180,
+                "failed": 5,
+                "payload_bytes": 98304,
+            },
             "tasks": {"waiting": 12, "leased": 3, "held": 0, "succeeded": 1180, "dead": 5},
             "retry_queue": {"total": 9},
             "dead_letters": {"open": 4, "replaying": 1, "resolved": 2, "ignored": 1},
@@ -151,6 +172,8 @@ class StatsShown(Answer):
                     {
                         "at": "2026-02-28T03:00:00Z",
                         "created": 52,
+                        "events_delivered": 49,
+                        "events_failed": 1,
                         "delivered": 49,
                         "failed": 1,
                         "retries": 3,

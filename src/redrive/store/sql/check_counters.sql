@@ -13,12 +13,21 @@ WITH counted AS (
   SELECT org_id, 'retrying', count(*) FROM redrive.task
    WHERE open AND attempts > 0 GROUP BY 1
   UNION ALL
+  SELECT e.org_id, f.name, sum(f.n)
+    FROM (SELECT org_id, count(*) FILTER (WHERE open) AS open, count(*) FILTER (WHERE state = 'succeeded') AS succeeded,
+                 count(*) FILTER (WHERE state = 'dead') AS dead
+            FROM redrive.task WHERE has_siblings GROUP BY org_id, event_id) e
+   CROSS JOIN LATERAL redrive.further_of(e.open, e.succeeded, e.dead) o
+   CROSS JOIN LATERAL (VALUES ('further.open', o.further_open), ('further.succeeded', o.further_succeeded),
+                              ('further.dead', o.further_dead)) AS f(name, n)
+   GROUP BY 1, 2
+  UNION ALL
   SELECT org_id, 'run.' || status, count(*) FROM redrive.run GROUP BY 1, 2
   UNION ALL
   SELECT org_id, 'run.bytes', sum(octet_length(input)) FROM redrive.run GROUP BY 1),
 kept AS (
   SELECT org_id, name, sum(n)::bigint AS n FROM redrive.counter
-   WHERE name = 'retrying' OR split_part(name, '.', 1) IN ('event', 'task', 'dead', 'run')
+   WHERE name = 'retrying' OR split_part(name, '.', 1) IN ('event', 'task', 'further', 'dead', 'run')
    GROUP BY org_id, name)
 SELECT org_id, org_id AS id, format('counter %s is %s, the rows are %s', name, coalesce(k.n, 0), coalesce(c.n, 0)) AS detail
   FROM counted c FULL JOIN kept k USING (org_id, name)
