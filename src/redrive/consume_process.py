@@ -1,7 +1,7 @@
 """Puts the process of `redrive consume` together: the consumers of an app, each with its policy.
 
-Without a database the names of policies are those of the presets, as the environment has them; with one they are what
-is stored there when the process starts.
+Without a database the names of policies are those of the presets; with one they are what is stored there when the
+process starts. Either way MAX_RETRIES and the like of its environment apply.
 """
 
 import asyncio
@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from redrive.core.broker import ConsumerSpec
 from redrive.core.delay_queues import UnusablePolicy
 from redrive.core.policy import Policy
-from redrive.core.presets import PresetOverrides, presets
+from redrive.core.presets import PresetOverrides, overridden, presets
 from redrive.observe.exposition import ProcessNumbers, write
 from redrive.observe.metrics_server import serving_metrics
 from redrive.observe.process_metrics import BUILD, OF_CONSUMERS, ConsumerNotes
@@ -50,19 +50,21 @@ async def run_consumers(
 
 
 def preset_policies(settings: Settings) -> Mapping[str, Policy]:
-    return presets(
-        PresetOverrides(
-            max_retries=settings.max_retries,
-            retry_delays_s=settings.retry_delays,
-            max_retry_attempts=settings.max_retry_attempts,
-        )
+    return presets(_overrides(settings))
+
+
+def _overrides(settings: Settings) -> PresetOverrides:
+    return PresetOverrides(
+        max_retries=settings.max_retries,
+        retry_delays_s=settings.retry_delays,
+        max_retry_attempts=settings.max_retry_attempts,
     )
 
 
 async def stored_policies(
     settings: Settings, url: str, org: str, specs: Sequence[ConsumerSpec]
 ) -> Mapping[str, Policy]:
-    """Those that the consumers name, as the org has them now."""
+    """Those that the consumers name, as the org has them now, under the overrides of this process's environment."""
     names = {spec.policy for spec in specs if isinstance(spec.policy, str)}
     engine = await Database.open(url, role="redrive_engine", size=1, pooler=settings.pooler)
     try:
@@ -73,7 +75,8 @@ async def stored_policies(
             rows = {name: await get_policy(session, name) for name in names}
     finally:
         await engine.close()
-    return {name: policy_of(row) for name, row in rows.items() if row is not None}
+    stored = {name: policy_of(row) for name, row in rows.items() if row is not None}
+    return overridden(stored, _overrides(settings))
 
 
 def _consumer(settings: Settings, spec: ConsumerSpec, policies: Mapping[str, Policy]) -> Consumer:

@@ -17,6 +17,7 @@ from support.broker_load import consumer as command
 from support.foreign_service import QUORUM, assert_queue, publish, take
 from support.installation import Installation
 from support.obedient import QUEUE
+from support.processes import program
 
 from .test_collect import collecting, letters
 
@@ -180,6 +181,33 @@ async def test_e11_e8_the_command_takes_the_name_and_the_type(vhost_url: str, tm
     assert dead.json["error_details"]["error_type"] == "ValueError"
     for queue in (QUEUE, DEAD):
         assert await asyncio.to_thread(assert_queue, vhost_url, queue, QUORUM) is None
+
+
+FAILS = """
+from redrive import Redrive
+
+app = Redrive()
+
+
+@app.consume("orders")
+async def act(message):
+    raise ConnectionError("the hub is down")
+"""
+
+
+@pytest.mark.parametrize("has_database", [True, False])
+async def test_c14_the_command_honours_max_retries_with_a_database_and_without(
+    redrive: Installation, vhost_url: str, empty_url: str, tmp_path: Path, has_database: bool
+) -> None:
+    (tmp_path / "shop.py").write_text(FAILS)
+    env = {"REDRIVE_RABBITMQ_URL": vhost_url, "MAX_RETRIES": "1"}
+    if has_database:
+        env["REDRIVE_DATABASE_URL"] = empty_url
+    async with program("consume", "--app", "shop:app", env=env, cwd=tmp_path) as running:
+        await running.said("consumer_started", within_s=60)
+        await asyncio.to_thread(publish, vhost_url, "orders", [b"{}"])
+        (dead,) = await asyncio.to_thread(take, vhost_url, "orders-dlq", 1)
+    assert dead.json["error_details"]["retry_count"] == 1
 
 
 async def one_message_dies(url: str, queue: str, **terms: Any) -> None:

@@ -81,6 +81,11 @@ class PresetOverrides:
 
 def presets(overrides: PresetOverrides) -> dict[str, Policy]:
     """The presets under the environment's overrides; PolicyError when one of them cannot be used."""
+    return overridden(PRESETS, overrides)
+
+
+def overridden(policies: Mapping[str, Policy], overrides: PresetOverrides) -> dict[str, Policy]:
+    """Policies by name, those of presets under the environment's overrides; PolicyError as `presets`."""
     transformer: dict[str, object] = {}
     triggers: dict[str, object] = {}
     if overrides.max_retries is not None:
@@ -89,10 +94,10 @@ def presets(overrides: PresetOverrides) -> dict[str, Policy]:
         triggers["delays_s"] = overrides.retry_delays_s
     if overrides.max_retry_attempts is not None:
         triggers["max_retries"] = overrides.max_retry_attempts
-    changed = dict(PRESETS)
+    changed = dict(policies)
     for name, changes in (("transformer", transformer), ("triggers", triggers)):
-        if changes:
-            changed[name] = Policy.from_spec(PRESETS[name].to_spec() | changes)
+        if changes and name in policies:
+            changed[name] = Policy.from_spec(policies[name].to_spec() | changes)
     return changed
 
 
