@@ -88,8 +88,9 @@ async def test_a_bulk_retry_is_an_operation_with_progress_and_a_message(api: Api
     assert (operation["total"], operation["done"], operation["because"]) == (5, 0, "it is back")
     assert operation["by"].startswith("key:")
     assert (operation["progress"], operation["message"]) == ("0/5 succeeded, 0/5 failed", None)
-    entries = (await api.owner.get(f"{QUEUE}?status=in_progress")).json["data"]
-    assert {entry["id"] for entry in entries} == set(ids)  # all at once
+    entries = (await api.owner.get(QUEUE)).json["data"]
+    assert {entry["id"] for entry in entries} == set(ids)
+    assert all(entry["next_retry_at"] <= entry["updated_at"] for entry in entries)  # all at once
     await settle(api, failures=2, count=5)
     async with runner(api):
         shape = await ended(api, operation["id"])

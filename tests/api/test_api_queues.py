@@ -13,8 +13,8 @@ from .conftest import Api
 
 ENTRY_FIELDS = {
     "id", "log_id", "event_id", "kind", "event_type", "external_system", "endpoint_id", "status", "retry_count",
-    "max_retries", "retry_policy", "policy", "next_retry_at", "last_retry_at", "in_dlq", "held", "error_message",
-    "error_stack", "correlation_id", "created_at", "updated_at",
+    "max_retries", "retry_policy", "policy", "next_retry_at", "last_retry_at", "in_dlq", "held", "blocked_by",
+    "error_message", "error_stack", "correlation_id", "created_at", "updated_at",
 }  # fmt: skip
 LETTER_FIELDS = ENTRY_FIELDS | {
     "reason", "category", "fingerprint", "state", "first_failed_at", "failed_at", "generation",
@@ -53,15 +53,14 @@ async def test_a_first_failure_stands_in_the_queue_as_promised(api: Api) -> None
     assert _at(entry["next_retry_at"]) - _at(entry["last_retry_at"]) == timedelta(seconds=5)
 
 
-async def test_retry_now_is_in_progress_at_once_and_due(api: Api) -> None:
+async def test_retry_now_is_due_at_once_and_in_progress_once_it_has_begun(api: Api) -> None:
     await api.endpoint()
     entry = await api.failed_task()
     answer = await api.owner.post(f"/v1/retry-queue/{entry['id']}/retry")
-    assert (answer.status, answer.json["status"]) == (200, "in_progress")
-    assert [each["id"] for each in await _queue(api, "?status=in_progress")] == [entry["id"]]
-    assert await _queue(api, "?status=pending") == []
+    assert (answer.status, answer.json["status"], answer.json["warning"]) == (200, "pending", "no_worker")
+    assert [each["id"] for each in await _queue(api, "?status=pending")] == [entry["id"]]
     (job,) = await api.claim()
-    leased = (await _queue(api))[0]
+    (leased,) = await _queue(api, "?status=in_progress")
     assert (leased["status"], leased["next_retry_at"]) == ("in_progress", None)
     assert (await api.owner.post(f"/v1/retry-queue/{entry['id']}/retry")).status == 409
     assert (await api.owner.post(f"/v1/retry-queue/{entry['id']}/skip")).status == 409
@@ -71,15 +70,25 @@ async def test_retry_now_is_in_progress_at_once_and_due(api: Api) -> None:
     assert (await api.owner.post(f"/v1/retry-queue/{entry['id']}/skip")).status == 409
 
 
-async def test_what_will_be_held_is_held(api: Api) -> None:
+async def test_what_will_be_held_says_so(api: Api) -> None:
     endpoint = await api.endpoint()
     entry = await api.failed_task()
     assert entry["held"] is False
-    for action, is_held in (("pause", True), ("resume", False), ("disable", True)):
+    name = endpoint["name"]
+    for action, why in (
+        ("pause", f'It cannot be tried: its endpoint "{name}" is paused. Resume endpoint "{name}", then retry.'),
+        ("resume", None),
+        ("disable", f'It cannot be tried: its endpoint "{name}" is disabled. Enable endpoint "{name}", then retry.'),
+    ):
         await api.owner.post(f"/v1/endpoints/{endpoint['id']}/{action}")
         (listed,) = (await api.owner.get("/v1/retry-queue")).json["data"]
         shown = (await api.owner.get(f"/v1/retry-queue/{entry['id']}")).json
-        assert (listed["held"], shown["held"], listed["next_retry_at"]) == (is_held, is_held, entry["next_retry_at"])
+        assert (listed["blocked_by"], shown["blocked_by"], listed["next_retry_at"]) == (
+            why,
+            why,
+            entry["next_retry_at"],
+        )
+        assert listed["held"] is shown["held"] is False  # it is not due yet
 
 
 async def test_one_entry_tells_how_it_went_on(api: Api) -> None:

@@ -259,7 +259,7 @@ async def test_the_time_behind_others_does_not_count_as_a_block_of_one_that_was_
     dead = await engine.claim_one()
     await engine.kill(dead)
     head = await engine.claim_one()
-    assert await engine.redrive(dead.id, at_once=True) is None
+    assert await engine.redrive(dead.id) is None
     clock.advance(120)
     await engine.succeed(head)
     async with engine.worker() as worker:

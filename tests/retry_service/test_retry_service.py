@@ -80,11 +80,11 @@ async def test_a4_immediate_waits_five_seconds_each_time_and_manual_for_a_person
     assert await office.process() == {"succeeded": 1, "failed": 0}
 
 
-async def test_a6_retry_now_is_in_progress_at_once_and_moves_on_if_it_fails(office: Office) -> None:
+async def test_a6_retry_now_is_due_at_once_and_moves_on_if_it_fails(office: Office) -> None:
     office.erp.down_for = 1
     id = await office.add()
     entry = await office.service.manual_retry(id, because="the ERP is back")
-    assert entry["status"] == "in_progress"
+    assert (entry["status"], entry["next_retry_at"]) == ("pending", office.in_s(0))
     assert await office.process() == {"succeeded": 0, "failed": 1}
     entry = await office.entry(id)
     assert (entry["retry_count"], entry["next_retry_at"]) == (1, office.in_s(30))
@@ -330,7 +330,7 @@ async def test_a13_bulk_retry_tries_all_of_them_and_counts(office: Office) -> No
 async def test_a13_bulk_retry_does_not_wait_for_ever_for_a_handler_that_runs_nowhere(office: Office) -> None:
     id = await office.service.report_failure("nobody.has.this", None, "down")
     assert await office.service.bulk_retry([id], wait_s=0.3) == {"succeeded": 0, "failed": 1}
-    assert (await office.entry(id))["status"] == "in_progress"
+    assert (await office.entry(id))["status"] == "pending"
     office.clock.advance(-1)
     await office.service.skip_to_dlq(id)
 

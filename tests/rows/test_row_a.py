@@ -177,9 +177,12 @@ async def test_a6_retry_now_is_in_progress_at_once_and_executed_at_once(
     redrive: Installation, clock: ManualClock, receiver: HoldingReceiver, failing: Story
 ) -> None:
     entry = await failing()
-    asked = await redrive.api.post(f"/v1/retry-queue/{entry['id']}/retry")
-    assert asked["status"] == "in_progress"
-    await redrive.work()
+    receiver.hold()
+    async with redrive.working():
+        await redrive.has_worker()
+        asked = await redrive.api.post(f"/v1/retry-queue/{entry['id']}/retry")
+        assert (asked["status"], asked["warning"]) == ("in_progress", None)
+        receiver.release()
     moved = await redrive.api.entry(entry["endpoint_id"])
     assert (moved["retry_count"], moved["status"]) == (1, "pending")
     assert at(moved["next_retry_at"]) == clock.now() + timedelta(seconds=30)
@@ -314,7 +317,7 @@ async def test_a13_the_promised_paths_answer(redrive: Installation, receiver: Ho
     retries, letters = "/api/integrations/retry-queue", "/api/integrations/dead-letter-queue"
     entry = await failing()
     assert [row["id"] for row in (await redrive.api.get(retries))["data"]] == [entry["id"]]
-    assert (await redrive.api.post(f"{retries}/{entry['id']}/retry"))["status"] == "in_progress"
+    assert (await redrive.api.post(f"{retries}/{entry['id']}/retry"))["warning"] == "no_worker"
     await redrive.work()
     assert (await redrive.api.post(f"{retries}/{entry['id']}/skip"))["in_dlq"] is True
     assert [row["id"] for row in (await redrive.api.get(letters))["data"]] == [entry["id"]]

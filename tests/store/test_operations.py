@@ -179,14 +179,12 @@ async def test_a_lease_given_back_is_no_try(engine: Engine) -> None:
 async def test_held_tasks_fail_whether_held_before_or_after(engine: Engine) -> None:
     endpoint = await engine.endpoint()
     first, second = await _retrying(engine, 2)
-    await engine.retry_now(first)
+    assert await engine.retry_now(first) is None
     await engine.change_endpoint(endpoint, disabled=True)
     assert await engine.claim() == []
     assert [(await engine.task(id))["state"] for id in (first, second)] == ["held", "waiting"]
     desk = Desk(engine)
     operation = await desk.begin("retry_queue", "retry", ids=[first, second])
-    assert await desk.sums(operation) == ("running", 2, 0, 1)
-    assert await engine.claim() == []
     assert await desk.sums(operation) == ("completed", 2, 0, 2)
     assert all("disabled" in item["note"] for item in await desk.items(operation))
 
@@ -440,6 +438,7 @@ async def test_the_retry_queue_is_filtered_as_its_list_is(engine: Engine, chosen
     await engine.endpoint()
     ids = await _retrying(engine, 4)
     await engine.retry_now(ids[0])
+    await engine.claim_one()
     async with engine.app.tenant(engine.org_id) as session:
         listed = await list_retry_queue(session, RetryQueueFilter(**chosen), limit=50, after=None)
     desk = Desk(engine)
@@ -605,6 +604,7 @@ async def test_operations_take_turns(engine: Engine, clock: ManualClock) -> None
     long = await desk.begin("retry_queue", "skip", ids=ids)
     clock.advance(1)
     short = await desk.begin("retry_queue", "skip", ids=[new_id()])
+    clock.advance(1)  # else both have waited equally long after the first step
     taken = []
     for _ in range(3):
         clock.advance(1)  # first: an operation that moved when another began would stand level with it

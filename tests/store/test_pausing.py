@@ -327,7 +327,7 @@ async def _blocks(holder: Any) -> bool:
 
 async def _causes(engine: Engine, task_id: UUID) -> list[str]:
     async with engine.app.tenant(engine.org_id) as session:
-        return await pausing.hold_causes(session, task_id)
+        return list((await pausing.hold_of(session, task_id, engine.clock)).shut)
 
 
 async def _states(engine: Engine) -> dict[str, int]:

@@ -100,7 +100,7 @@ class Facts:
 
 def _claim(facts: Facts) -> Arguments:
     asked = ([HTTP_QUEUE], [facts.engine.org_id], [facts.endpoint_id], [False], [400], [START], [UUID(int=0)])
-    return facts.now, *asked, 400, new_id(), MARGIN_S
+    return facts.now, *asked, 400, new_id(), MARGIN_S, None
 
 
 def _succeeded(facts: Facts) -> Arguments:
@@ -123,7 +123,7 @@ def _succeeded(facts: Facts) -> Arguments:
 
 
 def _redriven(facts: Facts) -> Arguments:
-    return facts.now, facts.engine.org_id, [new_id()], [1.0], "a", "b", None
+    return facts.now, facts.engine.org_id, [new_id()], [1.0], "a", "b", None, [False]
 
 
 def _failed(facts: Facts) -> Arguments:
@@ -224,7 +224,8 @@ ENGINE = [
     Case("lock_item_tasks", _items, "task_pkey"),
     Case("judge_items", _items, "operation_item_pkey"),
     Case("sweep_operation", lambda facts: (facts.engine.org_id, new_id(), 5_000), "operation_item_sent"),
-    Case("expedite_many", lambda facts: (facts.now, facts.engine.org_id, [new_id()]), "task_pkey"),
+    Case("expedite_many", lambda facts: (facts.now, facts.engine.org_id, [new_id()], [True]), "task_pkey"),
+    Case("find_expedited", lambda facts: (facts.now, [HTTP_QUEUE], 100), "task_expedited"),
     Case("redrive_many", _redriven, "task_pkey"),
     Case("expire_pick", lambda facts: (*_swept(facts), START, UUID(int=0), 500), "task_open", sorts=False),
     Case("expire_many", _expired, "task_pkey"),
@@ -399,7 +400,7 @@ APP = [
     Case("list_deliveries", lambda facts: (facts.engine.org_id, [facts.task_id]), "task_pkey"),
     Case("oldest_due", lambda facts: (facts.engine.org_id, facts.now, 10_000), "task_retrying"),
     Case("count_held", lambda facts: (facts.engine.org_id, new_id(), 10_000), "task_held"),
-    Case("hold_causes", lambda facts: (facts.engine.org_id, [new_id()]), "task_pkey"),
+    Case("hold_causes", lambda facts: (facts.engine.org_id, [new_id()], facts.now), "task_pkey"),
     Case("endpoint_history", _history, "endpoint_history_pkey"),
     Case("waiting_lanes", _lanes, "task_waiting_lane", sorts=False),
     Case("halted_lanes", _lanes, "lane_halted_of_endpoint", sorts=False),

@@ -144,8 +144,9 @@ async def test_retry_now_is_due_at_once_in_progress_and_audited(engine: Engine, 
     await engine.endpoint()
     task_id = await a_failed_task(engine, delay_s=300)
     assert await engine.retry_now(task_id) is None
-    assert [row["id"] for row in (await queue(engine, status="in_progress")).rows] == [task_id]
+    assert [row["id"] for row in (await queue(engine, status="pending")).rows] == [task_id]
     job = await engine.claim_one()
+    assert [row["id"] for row in (await queue(engine, status="in_progress")).rows] == [task_id]
     assert await engine.retry_now(task_id) is Refusal.IN_PROGRESS
     await engine.fail(job, 30)
     assert [row["id"] for row in (await queue(engine, status="pending")).rows] == [task_id]
@@ -256,7 +257,6 @@ async def test_one_that_waits_behind_others_of_its_lane_cannot_be_hurried(engine
     await engine.fail(head, 3600)
     assert await engine.redrive(dead.id, at_once=True) is None
     assert await engine.retry_now(dead.id) is Refusal.BEHIND
-    assert not (await engine.task(dead.id))["expedited"]
     async with engine.app.tenant(engine.org_id) as session:
         assert await ahead_of(session, dead.id) == Ahead(head.id, None)
     assert await engine.retry_now(head.id) is None

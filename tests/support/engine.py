@@ -392,7 +392,7 @@ def claim_arguments(
 ) -> tuple[object, ...]:
     """Those of sql/claim.sql, for one stream."""
     asked = ([part] for part in (*stream.place, stream.is_retry, most, *floor))
-    return engine.clock.now(), *asked, most, new_id(), MARGIN_S
+    return engine.clock.now(), *asked, most, new_id(), MARGIN_S, None
 
 
 async def until(condition: Callable[[], Awaitable[bool]], *, within_s: float = 10.0) -> None:

@@ -39,8 +39,9 @@ from redrive.store.listen import listen
 from redrive.store.operation_steps import OperationSteps
 from redrive.store.orgs import DEFAULT_ORG, ensure_org, prove_seal
 from redrive.store.seal import Sealer
-from redrive.store.workers import Workers
+from redrive.store.workers import Workers, list_workers
 from redrive.web.site import Site
+from support.engine import until
 from support.processes import ADMIN_KEY, LOOPBACK, SECRET_KEY
 from support.remote import Remote
 
@@ -125,6 +126,14 @@ class Installation:
                 for task in tasks[1:]:
                     task.cancel()
                 await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def has_worker(self) -> None:
+        """Wait until a worker has said that it is there."""
+
+        async def has_beaten() -> bool:
+            return any(not worker.is_silent for worker in await list_workers(self.stores.engine, self.clock))
+
+        await until(has_beaten)
 
     def caller(self) -> Remote:
         """Another connection of the same org."""

@@ -14,13 +14,13 @@ async def test_what_will_be_held_says_so_and_cannot_be_tried(api: Api, action: s
     entry = await api.failed_task()
     assert "held" not in {badge.text for badge in (await read(api.owner, PATH)).all("span")}
     await api.owner.post(f"/v1/endpoints/{endpoint['id']}/{action}")
-    why = f'Held, since its endpoint "billing" is {cause}.'
-    later = "It goes on where it stood when that is lifted."
+    way_out = {"pause": "Resume", "disable": "Enable"}[action]
+    why = f'It cannot be tried: its endpoint "billing" is {cause}. {way_out} endpoint "billing", then retry.'
     page = await read(api.owner, PATH)
-    assert page.has("span", class_="badge held", text="held", title=f"{why} {later}")
+    assert page.has("span", class_="badge held", text="held when due", title=why)
     assert page.has("button", text="Retry Now", disabled="", title=why)
     log = await read(api.owner, f"/integrations/logs/{entry['id']}")
-    assert f"{why} {later}" in log.text
+    assert f'Held when it is due: its endpoint "billing" is {cause}. {way_out} endpoint "billing", and' in log.text
     assert log.has("button", text="Retry Now", disabled="")
 
 

@@ -57,12 +57,14 @@ def lane(found: Lane) -> Shape:
     }
 
 
+_HEAD_STATUS = {TaskState.HELD: "held", TaskState.LEASED: "in_progress"}
+
+
 def _head(head: Head) -> Shape:
-    is_under_way = head.state is TaskState.LEASED or head.expedited
     return {
         "id": head.id,
         "event_id": head.event_id,
-        "status": "held" if head.state is TaskState.HELD else "in_progress" if is_under_way else "pending",
+        "status": _HEAD_STATUS.get(head.state, "pending"),
         "attempts": head.attempts,
         "next_retry_at": moment(head.due_at) if head.state is TaskState.WAITING and head.attempts else None,
         "error_message": head.error_message,

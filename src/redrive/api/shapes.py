@@ -18,6 +18,7 @@ from redrive.core.policy import Policy, preview
 from redrive.core.redact import REDACTED, redact_url
 from redrive.store.db import Record
 from redrive.store.endpoints import EndpointSpec
+from redrive.store.pausing import Hold
 
 Row = Record
 Shape = dict[str, object]
@@ -60,6 +61,7 @@ def entry(row: Row) -> Shape:
         "last_retry_at": row["last_failed_at"],
         "in_dlq": state is TaskState.DEAD,
         "held": state is TaskState.HELD,
+        "blocked_by": None,
         "error_message": row["error_message"],
         "error_stack": row["error_stack"],
         "correlation_id": row["correlation_id"],
@@ -73,9 +75,11 @@ def _was_retried_elsewhere(row: Row) -> bool:
     return bool(row["queue"] == RETURN_QUEUE and row["generation"] == 0)
 
 
-def held_by(entry: Shape, causes: Sequence[str] | None) -> Shape:
-    """An entry that something holds, or will when it falls due."""
-    return entry | {"held": True} if causes else entry
+def held_by(entry: Shape, hold: Hold | None) -> Shape:
+    """An entry and what keeps it from being tried. Held is also one that is due and that a breaker keeps back."""
+    if hold is None:
+        return entry
+    return entry | {"held": entry["held"] or hold.breaker is not None, "blocked_by": hold.refusal}
 
 
 def failed_entry(row: Row) -> Shape:
@@ -84,8 +88,6 @@ def failed_entry(row: Row) -> Shape:
 
 
 def _status(state: TaskState, row: Row) -> str:
-    if state is TaskState.WAITING and row["expedited"]:
-        return "in_progress"  # a person asked for it now: it is on its way
     return queue_status(state, row["attempts"]) or "pending"
 
 

@@ -17,6 +17,7 @@ from redrive.cli.output import Column, emit, facts, note, say, table, writing
 from redrive.cli.runner import Refused, run
 from redrive.core.lifecycle import EventStatus, TaskState
 from redrive.store.audit import list_audit_of
+from redrive.store.clock import DatabaseClock
 from redrive.store.db import Record, Session
 from redrive.store.events import (
     get_event,
@@ -26,7 +27,7 @@ from redrive.store.events import (
     list_event_tasks,
     list_events,
 )
-from redrive.store.pausing import hold_causes_of
+from redrive.store.pausing import holds_of
 
 app = typer.Typer(no_args_is_help=True, help="Events: list, show, attempts, history.")
 
@@ -147,7 +148,8 @@ async def _story(session: Session, event_id: UUID) -> list[Happening]:
     tries = await list_event_attempts(session, event_id)
     deeds = await list_audit_of(session, [event_id, *(row["id"] for row in tasks)])
     held = [row["id"] for row in tasks if row["state"] == TaskState.HELD]
-    return story_of(event, tasks, tries, deeds, await hold_causes_of(session, held))
+    holds = await holds_of(session, held, DatabaseClock())
+    return story_of(event, tasks, tries, deeds, {id: hold.shut for id, hold in holds.items()})
 
 
 def _said(happening: Happening) -> str:

@@ -142,11 +142,15 @@ class Stream(NamedTuple):
 
 
 class Ask(NamedTuple):
-    """How many tasks a claim may take of a stream, and from where on."""
+    """How many tasks a claim may take of a stream, and from where on.
+
+    `due_until`: only those that a person asked for now, due by then; no breaker and no limit holds them back.
+    """
 
     stream: Stream
     most: int
     floor: Floor
+    due_until: datetime | None = None
 
 
 class Claim(NamedTuple):
@@ -203,6 +207,10 @@ class TaskStore(Protocol):
     async def survey(self, queues: Sequence[str]) -> Survey: ...
 
     async def claim(self, asks: Sequence[Ask], *, limit: int, worker_id: UUID, margin_s: float) -> Claim: ...
+
+    async def expedited(self, queues: Sequence[str]) -> list[Ask]:
+        """What to claim for people who asked for a try now."""
+        ...
 
     async def own(self, places: Sequence[Place], worker_id: UUID, for_s: float) -> list[Owned]:
         """Those of these endpoints that nobody else has."""

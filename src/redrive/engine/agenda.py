@@ -305,7 +305,8 @@ class Agenda:
 
     # -- what came of it -------------------------------------------------------------------------------------------
 
-    def note_claim(self, asks: Iterable[Ask], claim: Claim, at: float) -> None:
+    def note_begun(self, claim: Claim, at: float) -> None:
+        """These tries begin."""
         counts: dict[Place, list[int]] = {}
         for job in claim.jobs:
             place = Place(job.queue, job.org_id, job.endpoint_id or NO_ENDPOINT)
@@ -314,6 +315,9 @@ class Agenda:
         for place, (firsts, retries) in counts.items():
             self.outlet(place).began(at, firsts, retries)
             self._in_flight[place.org_id] += firsts + retries
+
+    def note_claim(self, asks: Iterable[Ask], claim: Claim, at: float) -> None:
+        self.note_begun(claim, at)
         # After one that took all there was: behind leases that are long under way, but not behind rows that are
         # committed only now, which may have come due some moments ago.
         behind = Floor(claim.jobs[0].claimed_at - LATE_COMMITS, FIRST_ID) if claim.jobs else None

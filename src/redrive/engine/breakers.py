@@ -48,16 +48,30 @@ class Breakers:
         self._rules = rules
         self._begin = begin
 
-    def note(self, outlet: Outlet, outcome: Outcome, took_s: float, at: float, *, is_retry: bool) -> None:
-        """A try has ended. What handlers do is no endpoint's health."""
+    def note(
+        self,
+        outlet: Outlet,
+        outcome: Outcome,
+        took_s: float,
+        at: float,
+        *,
+        is_retry: bool,
+        expedited: bool = False,
+    ) -> None:
+        """A try has ended. What handlers do is no endpoint's health.
+
+        `expedited`: it was made whoever owns the endpoint, whose breaker may be open though this worker knows nothing.
+        """
         if outlet.place.id == NO_ENDPOINT:
             return
-        if at - took_s < outlet.breaker_since:
+        if at - took_s < outlet.breaker_since and not expedited:
             return  # begun before: it tells of another time
         verdict = breaker_verdict(outcome)
         if verdict is Verdict.SUCCEEDED:
             outlet.succeeded(is_retry)
             if outlet.breaker is CLOSED:
+                if expedited:
+                    self._begin(self._end_trickle(outlet, "a person's retry came through", at))
                 return
         elif verdict is Verdict.FAILED:
             outlet.failed(at)
@@ -83,18 +97,22 @@ class Breakers:
 
     async def _tell(self, outlet: Outlet, before: BreakerState, following: Breaker, reason: str, at: float) -> None:
         """For all, when it is written. Where another was first, what it did is learned anew."""
+        if await self._is_written(outlet, before, following, reason):
+            return
+        outlet.owned_until = 0.0
+        outlet.counted = True
+        self._agenda.arrange(outlet, at)
+
+    async def _is_written(self, outlet: Outlet, before: BreakerState, following: Breaker, reason: str) -> bool:
         try:
             changed = await self._write(outlet, before, following, reason)
         except asyncio.CancelledError:
             raise
         except Exception as error:  # noqa: BLE001 - the database may be away: the state it has rules
             log.warning("breaker_failed", endpoint_id=str(outlet.place.id), error=brief(error))
-            changed = False
+            return False
         if not changed:
-            outlet.owned_until = 0.0
-            outlet.counted = True
-            self._agenda.arrange(outlet, at)
-            return
+            return False
         facts = {
             "org_id": str(outlet.place.org_id),
             "endpoint_id": str(outlet.place.id),
@@ -105,6 +123,11 @@ class Breakers:
             log.warning("breaker_moved", **facts, why=reason or None)
         else:  # again and again, where four of five fail
             log.info("breaker_wavered", **facts, why=reason or None)
+        return True
+
+    async def _end_trickle(self, outlet: Outlet, reason: str, at: float) -> None:
+        """A try that a person asked for came through. Whoever owns the endpoint learns it when it looks again."""
+        await self._is_written(outlet, BreakerState.OPEN, Ramping(at), reason)
 
     async def _write(self, outlet: Outlet, before: BreakerState, following: Breaker, reason: str) -> bool:
         _, org_id, endpoint_id = outlet.place

@@ -7,7 +7,7 @@ import time
 from collections.abc import Sequence
 from uuid import UUID
 
-from redrive.core.ports import NO_ENDPOINT, Place, Stream, TaskStore
+from redrive.core.ports import NO_ENDPOINT, Ask, Place, Stream, TaskStore
 from redrive.engine.agenda import Agenda
 from redrive.engine.breakers import Breakers
 
@@ -31,6 +31,7 @@ class Lookout:
         self._survey_by = 0.0  # at the latest
         self._survey_from = 0.0  # at the earliest
         self._has_owned = False
+        self.may_be_expedited = True  # a person may have asked for a try now
 
     def tell(self, told: str) -> None:
         """A notification: a line for each stream, of queue, org and endpoint; without a queue: a lane was woken.
@@ -44,6 +45,7 @@ class Lookout:
         if not streams:
             self._survey_by = 0.0
             self._lanes_told = True
+            self.may_be_expedited = True
             self._agenda.doubt()
         for stream in streams:
             if stream.place.queue in self._queues:
@@ -71,6 +73,13 @@ class Lookout:
         if self._agenda.is_unsure and time.monotonic() >= self._survey_from:
             await self._survey(from_start=False)
 
+    async def expedited(self) -> list[Ask]:
+        """What people asked for now, where anybody may have."""
+        if not self.may_be_expedited:
+            return []
+        self.may_be_expedited = False
+        return await self._store.expedited(self._queues)
+
     def next_look(self) -> float:
         """When to look again at the latest, on the monotonic clock."""
         return self._survey_from if self._agenda.is_unsure else max(self._survey_by, self._survey_from)
@@ -94,6 +103,7 @@ class Lookout:
         self._survey_from = now + pause_s
         if from_start:
             self._survey_by = now + max(SURVEY_EVERY_S, pause_s)
+            self.may_be_expedited = True  # nobody may have told of it
             self._agenda.look_after_budgets(now)
 
     async def _own(self) -> None:

@@ -99,6 +99,7 @@ class Worker:
         self._settler = Settler(store, worker_id, self._note_settled, meter)
         self._releaser = Releaser(store, job=release_job)
         self._followups: set[asyncio.Task[None]] = set()
+        self._expedited: set[int] = set()  # by identity: jobs that people asked for now
 
     @property
     def queues(self) -> tuple[str, ...]:
@@ -171,7 +172,7 @@ class Worker:
             while left is None or left > 0:
                 await self._lookout.look(everywhere=True)
                 most = self._concurrency if left is None else min(self._concurrency, left)
-                claim = await self._claim(most, hurry=True)
+                claim = await self._claim_expedited(most) or await self._claim(most, hurry=True)
                 if claim is None or not (claim.jobs or claim.held or claim.barred):
                     return
                 if left is not None:
@@ -190,12 +191,15 @@ class Worker:
         hurry = False
         while not self._stopping:
             free = self._free()
-            if free < max(1, self._concurrency // 4) and not await self._may_claim_few(free):
+            is_crowded = free < max(1, self._concurrency // 4) and not self._lookout.may_be_expedited
+            if is_crowded and not await self._may_claim_few(free):
                 continue
             self._wanted.clear()
             try:
+                await self._claim_expedited()
                 await self._lookout.look()
-                claim = await self._claim(min(free, MAX_CLAIM), hurry=hurry)
+                free = self._free()
+                claim = await self._claim(min(max(0, free), MAX_CLAIM), hurry=hurry)
                 self._reaches_store = True
                 hurry = claim is None and not await self._rest()
                 pause_s = 0.1
@@ -258,7 +262,7 @@ class Worker:
     async def _claim(self, limit: int, *, hurry: bool = False) -> Claim | None:
         """None: there is nothing that may be begun now."""
         asked_at = time.monotonic()
-        asks = self._agenda.asks(asked_at, self._free(), limit, hurry=hurry)
+        asks = self._agenda.asks(asked_at, max(0, self._free()), limit, hurry=hurry)
         if not asks:
             return None
         claim = await self._store.claim(asks, limit=limit, worker_id=self.worker_id, margin_s=self._margin_s)
@@ -271,6 +275,24 @@ class Worker:
         if claim.jobs:
             await self._start(claim.jobs, asked_at)
         return claim
+
+    async def _claim_expedited(self, limit: int = MAX_CLAIM) -> Claim | None:
+        """What people asked for now, whatever else is under way. None: nothing that could be begun."""
+        asked_at = time.monotonic()
+        asks = [ask for ask in await self._lookout.expedited() if self._can_reach(ask.stream.place)]
+        if not asks:
+            return None
+        claim = await self._store.claim(asks, limit=limit, worker_id=self.worker_id, margin_s=self._margin_s)
+        now = time.monotonic()
+        self._agenda.note_begun(claim, now)
+        if self._meter is not None:
+            self._meter.claimed(claim, now - asked_at)
+        self._trying += len(claim.jobs)
+        self._unsettled += len(claim.jobs)
+        self._expedited.update(id(job) for job in claim.jobs)
+        if claim.jobs:
+            await self._start(claim.jobs, asked_at)
+        return claim if claim.jobs or claim.held else None
 
     async def _start(self, jobs: list[Job], asked_at: float) -> None:
         """Begin the tries. What they need is loaded first, once for all; if that fails, the leases go back."""
@@ -309,9 +331,13 @@ class Worker:
         now = time.monotonic()
         outlet = self._agenda.outlet_of(settlement.job)
         self._agenda.note_end(outlet, settlement.took_s if settlement.outcome is not None else None)
+        expedited = id(settlement.job) in self._expedited
+        self._expedited.discard(id(settlement.job))
         if self._breakers is not None and settlement.outcome is not None:
             is_retry = settlement.job.attempts > 0
-            self._breakers.note(outlet, settlement.outcome, settlement.took_s, now, is_retry=is_retry)
+            self._breakers.note(
+                outlet, settlement.outcome, settlement.took_s, now, is_retry=is_retry, expedited=expedited
+            )
         if self._agenda.is_short_of_room and not outlet.is_crowded(self._free()):
             self._wanted.set()
         self._settler.put(settlement)

@@ -3,6 +3,7 @@
 from uuid import UUID
 
 from redrive.api.routes.retry_queue import explained
+from redrive.store.clock import Clock
 from redrive.store.db import Session
 from redrive.store.retry_queue import Refusal
 
@@ -21,9 +22,9 @@ class NotPossible(RetryServiceError):
     """It cannot be done now, or not with this."""
 
 
-async def error_of(session: Session, task_id: UUID, refusal: Refusal, noun: str) -> RetryServiceError:
+async def error_of(session: Session, task_id: UUID, refusal: Refusal, noun: str, clock: Clock) -> RetryServiceError:
     """The sentence that a caller of the HTTP API would get."""
-    problem = await explained(session, task_id, refusal, noun)
+    problem = await explained(session, task_id, refusal, noun, clock)
     return NotFound(problem.detail) if problem.status == 404 else NotPossible(problem.detail)
 
 

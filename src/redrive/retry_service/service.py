@@ -269,7 +269,7 @@ class RetryService:
         async with self._session() as session:
             refusal = await self._retry(session, task_id, act, at_once=True)
             if refusal is not None and refusal is not Refusal.IN_PROGRESS:
-                raise await error_of(session, task_id, refusal, _ENTRY)
+                raise await error_of(session, task_id, refusal, _ENTRY, self._clock)
             (progress,) = await retry_queue.progress_of(session, [task_id])
             return progress
 
@@ -429,7 +429,7 @@ class RetryService:
         async with self._session() as session:
             refusal = await action(session, task_id)
             if refusal is not None:
-                raise await error_of(session, task_id, refusal, noun)
+                raise await error_of(session, task_id, refusal, noun, self._clock)
             row = await retry_queue.get_entry(session, task_id)
             assert row is not None, "it was locked in this transaction"
         return shapes.entry(row)

@@ -8,7 +8,7 @@ from uuid import UUID
 
 from redrive.core.lifecycle import MARKS, DeadLetterState, EventStatus, TaskState
 from redrive.core.policy import retry_delay
-from redrive.store import audit, transitions
+from redrive.store import audit, pausing, transitions
 from redrive.store.audit import Act
 from redrive.store.clock import Clock
 from redrive.store.counters import count_of
@@ -146,6 +146,8 @@ async def redrive(
     row = await lock_redrivable(session, task_id, order)
     if isinstance(row, Refusal):
         return row
+    if at_once and (await pausing.hold_of(session, task_id, clock)).shut:
+        return Refusal.HELD
     delay = None if at_once else retry_delay(policy_of(row), 0, roll)
     await begin_generation(session, row, act, clock, delay=delay, edit=row["edit"], order=order)
     await audit.record(
@@ -194,13 +196,13 @@ async def begin_generation(
     policy_id: UUID | None = None,
     order: Order | None = None,
 ) -> None:
-    """Bring a locked dead letter's task back to life.
+    """Bring a locked dead letter's task back to life. Without a delay it is tried at once, whatever a breaker says.
 
     `edit` is the one in force from now on (None: none), `policy_id` the policy (None: as before), `order` where in its
     lane (None: in its place while the lane is halted, else at the tail).
     """
     delay_s = delay.total_seconds() if delay else 0.0
-    given = (delay_s, act.actor, act.because, policy_id, edit, order)
+    given = (delay_s, act.actor, act.because, policy_id, edit, order, delay is None)
     await session.execute("redrive", session.org_id, letter["task_id"], clock.now(), *given)
     await transitions.tell(
         session,

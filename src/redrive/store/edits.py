@@ -21,6 +21,7 @@ from redrive.store.clock import Clock
 from redrive.store.db import Record, Session
 from redrive.store.dead_letters import Order, begin_generation, lock_redrivable
 from redrive.store.events import MAX_PAYLOAD_BYTES
+from redrive.store.pausing import hold_of
 from redrive.store.policies import add_terms, get_policy, policy_of
 from redrive.store.retry_queue import Refusal
 
@@ -99,6 +100,8 @@ async def replay(
         return row
     if row["state"] == DeadLetterState.RESOLVED and not again:
         return Refusal.RESOLVED
+    if at_once and (await hold_of(session, task_id, clock)).shut:
+        return Refusal.HELD
     if policy is not None and terms is None:
         terms = await override_terms(session, policy, policy_of(row))
     await _replay(session, row, act, clock, edit, policy, terms, roll, at_once, order)

@@ -22,7 +22,7 @@ WAITING = 1
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """The one of a lane that is tried. `expedited`: a person asked for it now."""
+    """The one of a lane that is tried."""
 
     id: UUID
     event_id: UUID
@@ -30,7 +30,6 @@ class Head:
     state: TaskState
     attempts: int
     due_at: datetime
-    expedited: bool
     error_message: str | None
 
 
@@ -110,9 +109,13 @@ class Ahead(NamedTuple):
     halted_by: UUID | None  # the dead letter
 
 
+NOBODY_AHEAD = Ahead(None, None)
+
+
 async def ahead_of(session: Session, task_id: UUID) -> Ahead:
+    """Of one that waits, or of a dead letter if it were redriven."""
     row = await session.fetchrow("ahead_of_task", session.org_id, task_id)
-    return Ahead(None, None) if row is None else Ahead(row["head"], row["halted_by"])
+    return NOBODY_AHEAD if row is None else Ahead(row["head"], row["halted_by"])
 
 
 async def lift_halts(session: Session, *, task_ids: Sequence[UUID] = (), endpoint_id: UUID | None = None) -> None:
@@ -154,6 +157,5 @@ def _head(row: Record) -> Head:
         state=TaskState(row["head_state"]),
         attempts=row["head_attempts"],
         due_at=row["head_due_at"],
-        expedited=row["head_expedited"],
         error_message=row["head_error"],
     )

@@ -25,10 +25,12 @@ from redrive.store.operations import RETRY_QUEUE
 from redrive.store.policies import policy_of, retries_granted
 from redrive.store.retry_queue import Refusal
 
+MAX_AT_ONCE = 50  # items of an operation that are all tried at once
+
 _NOTES = {
     Refusal.UNKNOWN: "There is no such entry here.",
     Refusal.IN_PROGRESS: "A try is under way.",
-    Refusal.HELD: "It is held, since its endpoint is disabled or paused.",
+    Refusal.HELD: "Nothing is sent: its endpoint is disabled or paused, or all retries are. Lift that, then retry.",
     Refusal.REPLAYING: "It is being replayed already: its task is in the retry queue.",
     Refusal.NOT_OPEN: "It is finished already: there is nothing left to do.",
     Refusal.NO_LANE: "It is in no lane.",
@@ -60,7 +62,9 @@ def judge(operation: Record, item: Record) -> Verdict:
             return Verdict(item, "succeeded", note="It had been delivered before its turn came.")
         is_queue = operation["subject"] == RETRY_QUEUE
         was_dead = item["died_at"] is not None and item["died_at"] <= operation["created_at"]
-        return _judge_retry(item) if is_queue and not (was_dead and item["state"] == "dead") else _judge_redrive(item)
+        if is_queue and not (was_dead and item["state"] == "dead"):
+            return _judge_retry(item)
+        return _judge_redrive(item, at_once=operation["at_once"])
     if action == "skip":
         return _judge_skip(item)
     return _judge_mark(item, MARKS[action])
@@ -76,6 +80,8 @@ def _judge_retry(item: Record) -> Verdict:
     match item["state"]:
         case "waiting" if item["behind"]:
             return _refused(item, Refusal.BEHIND)
+        case "waiting" if item["is_shut"]:
+            return _refused(item, Refusal.HELD)
         case "waiting":
             return Verdict(item, "sent", acts=True, fence=item["fence"])
         case "leased":
@@ -85,7 +91,7 @@ def _judge_retry(item: Record) -> Verdict:
     return _refused(item, Refusal.NOT_OPEN)
 
 
-def _judge_redrive(item: Record) -> Verdict:
+def _judge_redrive(item: Record, *, at_once: bool) -> Verdict:
     if item["letter_state"] in (None, "deleted"):
         return _refused(item, Refusal.UNKNOWN)
     if item["letter_state"] == "replaying":
@@ -94,6 +100,8 @@ def _judge_redrive(item: Record) -> Verdict:
         return _refused(item, Refusal.NOT_OPEN)
     if item["run_is_under_way"]:
         return _refused(item, Refusal.RUN_UNDER_WAY)
+    if at_once and item["is_shut"]:
+        return _refused(item, Refusal.HELD)
     return Verdict(item, "sent", acts=True, revives=True, fence=item["fence"])
 
 
@@ -157,7 +165,8 @@ class Acts:
             return
         ids = [item["task_id"] for item in items]
         orders = [self._order(item) for item in items]
-        given = (self._clock.now(), self._org_id, ids, delays_s, *self._who_and_why, orders)
+        first = self._go_first(items) if self._operation["at_once"] else [False] * len(items)
+        given = (self._clock.now(), self._org_id, ids, delays_s, *self._who_and_why, orders, first)
         done = await self._do("redrive_many", *given)
         assert done == len(items), "their tasks are locked: what was judged still holds"
         await self._audit("dead_letter", items)
@@ -172,7 +181,7 @@ class Acts:
         if action == "skip":
             done, failed_at = await self._skip(items)
         elif action == "retry":
-            done = await self._do("expedite_many", self._clock.now(), self._org_id, ids)
+            done = await self._do("expedite_many", self._clock.now(), self._org_id, ids, self._go_first(items))
         else:
             done = await self._do("mark_many", self._org_id, ids, MARKS[action], *self._who_and_why)
         assert done == len(items), "their tasks are locked: what was judged still holds"
@@ -189,6 +198,17 @@ class Acts:
         elif action != "retry":  # what only hurries a task moves nothing
             letters = [(item["event_id"], item["task_id"], item["letter_state"]) for item in items]
             await transitions.tell_letters(self._session, act, letters, MARKS[action], org_id=org_id)
+
+    def _go_first(self, items: Sequence[Record]) -> list[bool]:
+        """Which of them no breaker and no limit holds back: all of few; of many one for each endpoint, as a probe."""
+        if self._operation["total"] <= MAX_AT_ONCE:
+            return [True] * len(items)
+        seen: set[UUID | None] = set()
+        goes: list[bool] = []
+        for item in items:
+            goes.append(not self._operation["dispatched"] and item["endpoint_id"] not in seen)
+            seen.add(item["endpoint_id"])
+        return goes
 
     async def _patched(self, verdict: Verdict, patch: dict[str, object]) -> Verdict:
         """A replay of its own, with its entry in the audit: each payload is another."""

@@ -115,30 +115,51 @@ async def endpoint_pause(session: Session, endpoint_id: UUID) -> Pause | None:
     return _pause(row, PauseScope.ENDPOINT, counted["n"] if counted else 0, row["name"])
 
 
-async def hold_causes(session: Session, task_id: UUID) -> list[str]:
-    """Why a task is held, for a person to read; nothing where it is being released at this moment."""
-    return (await hold_causes_of(session, [task_id])).get(task_id, [])
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """Why a task is not tried. `shut`: what is paused or disabled; where it is not held yet, it will be when it is due.
+    `ways_out`: what lifts that. `breaker`: which keeps it back now, though it is due.
+    """
+
+    shut: tuple[str, ...] = ()
+    ways_out: tuple[str, ...] = ()
+    breaker: str | None = None
+
+    @property
+    def refusal(self) -> str | None:
+        """Why it cannot be tried now, and what to do about it; None where it can."""
+        if not self.shut:
+            return None
+        return f"It cannot be tried: {' and '.join(self.shut)}. {' and '.join(self.ways_out)}, then retry."
 
 
-async def hold_causes_of(session: Session, task_ids: Sequence[UUID]) -> dict[UUID, list[str]]:
-    """Why tasks are held, or will be when they fall due; those that nothing holds have an empty list."""
-    rows = await session.fetch("hold_causes", session.org_id, list(task_ids)) if task_ids else []
-    return {row["id"]: _causes(row) for row in rows}
+NO_HOLD = Hold()
 
 
-def _causes(row: Record) -> list[str]:
-    named = f'its endpoint "{row["endpoint"]}" is'
-    return [
-        cause
-        for since, cause in (
-            (row["installation_paused_at"], "the installation is paused"),
-            (row["org_paused_at"], "the org is paused"),
-            (row["endpoint_paused_at"], f"{named} paused"),
-            (row["endpoint_disabled_at"], f"{named} disabled"),
-            (row["breaker_open_since"], f'the breaker of its endpoint "{row["endpoint"]}" is open'),
+async def hold_of(session: Session, task_id: UUID, clock: Clock) -> Hold:
+    """What keeps a task from being tried; nothing where it is being released at this moment."""
+    return (await holds_of(session, [task_id], clock)).get(task_id, NO_HOLD)
+
+
+async def holds_of(session: Session, task_ids: Sequence[UUID], clock: Clock) -> dict[UUID, Hold]:
+    rows = await session.fetch("hold_causes", session.org_id, list(task_ids), clock.now()) if task_ids else []
+    return {row["id"]: _hold(row) for row in rows}
+
+
+def _hold(row: Record) -> Hold:
+    named = f'endpoint "{row["endpoint"]}"'
+    shut = [
+        (cause, way_out)
+        for since, cause, way_out in (
+            (row["installation_paused_at"], "the installation is paused", "Resume the installation"),
+            (row["org_paused_at"], "the org is paused", "Resume the org"),
+            (row["endpoint_paused_at"], f"its {named} is paused", f"Resume {named}"),
+            (row["endpoint_disabled_at"], f"its {named} is disabled", f"Enable {named}"),
         )
         if since is not None
     ]
+    breaker = None if row["breaker"] is None else f"the breaker of its {named} is {row['breaker']}"
+    return Hold(tuple(cause for cause, _ in shut), tuple(way_out for _, way_out in shut), breaker)
 
 
 def _place(session: Session, scope: PauseScope, endpoint_id: UUID | None) -> Sequence[UUID]:

@@ -20,7 +20,9 @@ from redrive.store.clock import Clock
 from redrive.store.counters import count_of
 from redrive.store.db import Record, Session, like_literal, like_pattern
 from redrive.store.paging import LOOK_FACTOR, MAX_COUNTED, MAX_LOOKED, Page, page_of_looks
+from redrive.store.pausing import hold_of
 from redrive.store.policies import policy_of, retries_granted
+from redrive.store.workers import SERVED_BY_THE_API, SILENT_AFTER_S
 
 KEY = ("due_at", "id")
 MAX_FAILURES_LOOKED = 5_000  # entries, for one page or a total, where the last failure of each must be looked up
@@ -133,13 +135,17 @@ async def progress_of(session: Session, task_ids: Sequence[UUID]) -> list[Progre
 
 
 async def retry_now(session: Session, task_id: UUID, act: Act, clock: Clock) -> Refusal | None:
-    """Make a waiting task due at once. Not one that waits behind others of its lane: it would not be tried."""
+    """Have a waiting task tried at once, whatever a breaker or a limit says. Not one that would not be tried: behind
+    others of its lane, or shut.
+    """
     entry = await session.fetchrow("lock_task", session.org_id, task_id)
     if entry is None or not _has_failed(entry):
         return Refusal.UNKNOWN
     match entry["state"]:
         case "waiting" if entry["behind"]:
             return Refusal.BEHIND
+        case "waiting" if (await hold_of(session, task_id, clock)).shut:
+            return Refusal.HELD
         case "waiting":
             await session.execute("expedite", session.org_id, task_id, clock.now())
             await audit.record(session, act, "task.retry", "task", task_id)
@@ -149,6 +155,14 @@ async def retry_now(session: Session, task_id: UUID, act: Act, clock: Clock) -> 
         case "held":
             return Refusal.HELD
     return Refusal.NOT_OPEN
+
+
+async def is_served(session: Session, queue: str, clock: Clock) -> bool:
+    """Whether a worker that serves it was heard of lately."""
+    if queue in SERVED_BY_THE_API:
+        return True
+    row = await session.fetchrow("is_served", clock.now(), queue, SILENT_AFTER_S)
+    return bool(row and row["is_so"])
 
 
 async def skip(session: Session, task_id: UUID, act: Act, clock: Clock) -> Refusal | None:

@@ -6,6 +6,7 @@ Called by engine.worker through core.ports.TaskStore. Every write is fenced: a l
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from datetime import timedelta
 from functools import partial
 from typing import assert_never
 from uuid import UUID
@@ -20,6 +21,7 @@ from redrive.core.fingerprint import fingerprint
 from redrive.core.outcome import Category, Failure, Success
 from redrive.core.policy import Policy, PolicyError
 from redrive.core.ports import (
+    NO_ENDPOINT,
     Ask,
     Claim,
     Exchange,
@@ -46,6 +48,7 @@ from redrive.store.wake_floor import START, WakeFloor
 _JOB_FIELDS = len(Job._fields)
 _KEPT_OF_EXCHANGE = Exchange._fields.index("method")  # those before it are kept with an attempt
 MAX_STREAMS = 100_000  # in one survey
+MAX_EXPEDITED = 128  # streams, in one claim
 MAX_WOKEN = 2_000  # wake-ups at a time
 MAX_ERROR_CHARS = 4_000
 MAX_STACK_CHARS = 16_000
@@ -89,6 +92,7 @@ class Tasks:
             limit,
             worker_id,
             margin_s,
+            [ask.due_until for ask in asks] if any(ask.due_until for ask in asks) else None,
         )
         rows = await past_deadlocks(claim)
         jobs = [Job(*row[:_JOB_FIELDS]) for row in rows if row["state"] == "leased"]
@@ -116,6 +120,18 @@ class Tasks:
                 if row["attempts"] and row["state"] == "leased" and not row["lost"]
             ],
         )
+
+    async def expedited(self, queues: Sequence[str]) -> list[Ask]:
+        rows = await self._db.fetch("find_expedited", self._clock.now(), list(queues), MAX_EXPEDITED)
+        return [
+            Ask(
+                Stream(Place(row["queue"], row["org_id"], row["place"]), row["is_retry"]),
+                row["n"],
+                Floor(row["due_at"] - timedelta(microseconds=1), NO_ENDPOINT),
+                row["due_at"],
+            )
+            for row in rows
+        ]
 
     async def own(self, places: Sequence[Place], worker_id: UUID, for_s: float) -> list[Owned]:
         # Deliveries to an endpoint and steps that call it are two places, but one endpoint.

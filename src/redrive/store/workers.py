@@ -8,11 +8,14 @@ from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
-from redrive.core.ports import WorkerCard
+from redrive.core.channels import notice_queue
+from redrive.core.ports import HTTP_QUEUE, RELAY_QUEUE, WorkerCard
 from redrive.store.clock import Clock
 from redrive.store.db import Database, Session
 
 MAX_WORKERS_SHOWN = 200
+# Served wherever an API is: no heartbeat tells of it.
+SERVED_BY_THE_API = frozenset({RELAY_QUEUE, notice_queue(HTTP_QUEUE)})
 SILENT_AFTER_S = 60.0  # four heartbeats that did not come; as the alert `no_worker` has it
 
 

@@ -21,11 +21,13 @@ from redrive.core.policy import Policy, PreviewRow, preview
 from redrive.store import dead_letters, edits, logs, pausing
 from redrive.store.actors import ActorName, actor_names
 from redrive.store.audit import list_audit_of
+from redrive.store.clock import Clock, time_of
 from redrive.store.db import Session
 from redrive.store.dead_messages import get_dead_message
 from redrive.store.endpoint_names import endpoint_names
 from redrive.store.keys import Caller
 from redrive.store.policies import OVERRIDE_NAME
+from redrive.store.retry_queue import is_served
 from redrive.web import bodies, words
 from redrive.web.actors import Actor, shown_actor
 from redrive.web.bodies import Body, Room
@@ -85,7 +87,8 @@ class Found:
     acts: Sequence[Row]
     endpoint: str | None
     names: Mapping[str, ActorName]
-    held_since: tuple[str, ...]
+    hold: pausing.Hold
+    lacks_worker: bool  # though it is due
     run: StepPlace | None
     in_broker: Row | None
     broker_terms: BrokerTerms | None
@@ -122,7 +125,8 @@ class TaskDetail:
     curl: str | None
     curl_hides: bool
     done: tuple[Done, ...]
-    held_since: tuple[str, ...]
+    hold: pausing.Hold
+    lacks_worker: bool  # though it is due
     lane: LanePlace | None
     run: StepPlace | None  # of a workflow's step
     broker: BrokerView | None  # of a message that died in a queue
@@ -178,12 +182,22 @@ async def find_task(context: ApiContext, session: Session, viewer: Caller, task_
         acts=acts,
         endpoint=names.get(row["endpoint_id"]),
         names=await actor_names(context.engine_db, viewer.org_id, involved),
-        held_since=tuple(await pausing.hold_causes(session, task_id)) if row["state"] in ("waiting", "held") else (),
+        hold=await pausing.hold_of(session, task_id, context.clock)
+        if row["state"] in ("waiting", "held")
+        else pausing.NO_HOLD,
+        lacks_worker=await _lacks_worker(session, row, context.clock),
         run=await step_place(session, row),
         in_broker=await get_dead_message(session, row),
         broker_terms=context.broker if context.has_broker(viewer) else None,
         viewer=viewer,
     )
+
+
+async def _lacks_worker(session: Session, row: Row, clock: Clock) -> bool:
+    """Whether it is due, and no worker that serves its queue was heard of lately."""
+    if row["state"] != "waiting" or row["due_at"] > await time_of(session, clock):
+        return False
+    return not await is_served(session, row["queue"], clock)
 
 
 def tell(found: Found, *, all_tries: bool) -> TaskDetail:
@@ -215,7 +229,8 @@ def tell(found: Found, *, all_tries: bool) -> TaskDetail:
         else curl_of(told.last_request, _command_body(row["body"] if in_force is None else None, carried)),
         curl_hides=carried.is_hidden,
         done=tuple(told_act(act, found.names, found.viewer) for act in found.acts[-MAX_ACTS_SHOWN:]),
-        held_since=found.held_since,
+        hold=found.hold,
+        lacks_worker=found.lacks_worker,
         lane=lane_place(row),
         run=found.run,
         broker=broker_view(found.in_broker, found.broker_terms),

@@ -17,9 +17,10 @@ from redrive.api.meters import check_room
 from redrive.api.operation_desk import Desk
 from redrive.api.problems import not_found
 from redrive.api.queries import BecauseIn, DeadLettersQuery, RedriveIn, id_in_path, no_query
-from redrive.api.routes.retry_queue import refused
+from redrive.api.retrying import retried
+from redrive.api.routes.retry_queue import explained, refuse_behind, refused
 from redrive.api.schemas.base import Page, shows
-from redrive.api.schemas.dead_letters import DeadLetter, DeadLetterDetail
+from redrive.api.schemas.dead_letters import DeadLetter, DeadLetterDetail, RetriedLetter
 from redrive.api.schemas.operations import BulkResult, Operation
 from redrive.store import dead_letters
 from redrive.store.audit import Act
@@ -28,6 +29,7 @@ from redrive.store.dead_messages import get_dead_message
 from redrive.store.edits import list_edits
 from redrive.store.keys import Caller
 from redrive.store.logs import list_task_attempts
+from redrive.store.retry_queue import get_entry
 
 NOUN = "dead letter"
 
@@ -80,7 +82,7 @@ async def act_on_many(
     return await begin(request, caller, context, desk, given.spec(), given.because, wait=query.wait)
 
 
-@router.post("/{task_id}/retry", responses=shows(DeadLetter), dependencies=[Depends(no_query)])
+@router.post("/{task_id}/retry", responses=shows(RetriedLetter), dependencies=[Depends(no_query)])
 async def retry_dead_letter(
     task_id: str, request: Request, caller: Judge, context: Context, given: RedriveIn | None = None
 ) -> Response:
@@ -92,6 +94,8 @@ async def retry_dead_letter(
     asked = given or RedriveIn()
     act = act_of(request, caller, asked.because)
     async with context.tenant(caller) as session:
+        if asked.now:
+            await refuse_behind(session, wanted)
         refusal = await dead_letters.redrive(
             session,
             wanted,
@@ -102,8 +106,15 @@ async def retry_dead_letter(
             order=asked.order,
         )
         if refusal is not None:
-            raise refused(refusal, NOUN)
-        return await _answer(session, wanted)
+            raise await explained(session, wanted, refusal, NOUN, context.clock)
+        entry = await get_entry(session, wanted)
+        assert entry is not None, "it was locked in this transaction"
+    _, warning = await retried(context, caller, entry)
+    async with context.tenant(caller) as session:
+        row = await dead_letters.get_dead_letter(session, wanted)
+    if row is None:
+        raise not_found(NOUN)
+    return answer(shapes.dead_letter(row) | {"warning": warning})
 
 
 @router.post("/{task_id}/resolve", responses=shows(DeadLetter), dependencies=[Depends(no_query)])

@@ -12,7 +12,7 @@ from redrive.api.meters import check_room, check_size
 from redrive.api.problems import FieldError, invalid, not_found
 from redrive.api.queries import id_in_path, no_query
 from redrive.api.replay_input import STEP_KIND, ReplayIn, unusable_override
-from redrive.api.routes.retry_queue import refused
+from redrive.api.routes.retry_queue import explained, refuse_behind, refused
 from redrive.api.schemas.base import shows
 from redrive.api.schemas.dead_letters import DeadLetter
 from redrive.core.policy import PolicyError
@@ -48,6 +48,8 @@ async def replay_dead_letter(
             letter = await dead_letters.get_dead_letter(session, wanted)
             if letter is None:
                 raise not_found(NOUN)
+            if asked.now:
+                await refuse_behind(session, wanted)
             asked.check_kind(letter["kind"], has_endpoint=letter["endpoint_id"] is not None)
             roll = random.random()  # noqa: S311 (jitter, not a secret)
             try:
@@ -78,7 +80,7 @@ async def replay_dead_letter(
                 await note_refused_replay(session, wanted, act, is_step=letter["kind"] == STEP_KIND)
                 return None
             if refusal is not None:
-                raise refused(refusal, NOUN)
+                raise await explained(session, wanted, refusal, NOUN, context.clock)
             row = await dead_letters.get_dead_letter(session, wanted)
         assert row is not None, "it was locked in this transaction"
         return answer(shapes.dead_letter(row))

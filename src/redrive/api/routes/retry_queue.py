@@ -1,7 +1,6 @@
 """The retry queue: what failed and will be tried again, and a person's hand in it."""
 
 import random
-from collections.abc import Sequence
 from typing import Annotated
 from uuid import UUID
 
@@ -17,14 +16,17 @@ from redrive.api.cursors import ListPlace
 from redrive.api.operation_desk import Desk
 from redrive.api.problems import FieldError, Problem, invalid, not_found
 from redrive.api.queries import BecauseIn, RetryIn, RetryQueueQuery, id_in_path, no_query
+from redrive.api.retrying import retried
 from redrive.api.schemas.base import Page, shows
 from redrive.api.schemas.operations import BulkResult, Operation
-from redrive.api.schemas.retry_queue import RetryQueueEntry
+from redrive.api.schemas.retry_queue import RetriedEntry, RetryQueueEntry
 from redrive.store import pausing, retry_queue
 from redrive.store.audit import Act
+from redrive.store.clock import Clock
 from redrive.store.db import Record, Session
 from redrive.store.dead_letters import redrive
-from redrive.store.lanes import Ahead, ahead_of
+from redrive.store.lanes import NOBODY_AHEAD, Ahead, ahead_of
+from redrive.store.pausing import NO_HOLD, Hold
 from redrive.store.retry_queue import Refusal
 
 NOUN = "retry-queue entry"
@@ -40,7 +42,7 @@ def refused(refusal: Refusal, noun: str) -> Problem:
         case Refusal.IN_PROGRESS:
             return Problem(409, "A try is under way. Wait for its result, then decide.")
         case Refusal.HELD:
-            return held(())
+            return held(NO_HOLD)
         case Refusal.REPLAYING:
             return Problem(
                 409,
@@ -54,21 +56,28 @@ def refused(refusal: Refusal, noun: str) -> Problem:
         case Refusal.NO_LANE:
             return invalid(FieldError(("body", "order"), "the task is in no lane: leave order out"))
         case Refusal.BEHIND:
-            return behind(Ahead(None, None))
+            return behind(NOBODY_AHEAD)
         case Refusal.RUN_UNDER_WAY:
             return Problem(409, "Another step of its run is under way. Wait for its end, or cancel the run.")
         case Refusal.OF_RUN:
             return Problem(409, "It holds the input of a step, and is kept as long as the run is.")
 
 
-async def explained(session: Session, task_id: UUID, refusal: Refusal, noun: str) -> Problem:
+async def explained(session: Session, task_id: UUID, refusal: Refusal, noun: str, clock: Clock) -> Problem:
     """The same, naming what stands in the way."""
     match refusal:
         case Refusal.HELD:
-            return held(await pausing.hold_causes(session, task_id))
+            return held(await pausing.hold_of(session, task_id, clock))
         case Refusal.BEHIND:
             return behind(await ahead_of(session, task_id))
     return refused(refusal, noun)
+
+
+async def refuse_behind(session: Session, task_id: UUID) -> None:
+    """Problem 409 where a dead letter would not be tried at once, since others of its lane come first."""
+    ahead = await ahead_of(session, task_id)
+    if ahead != NOBODY_AHEAD:
+        raise behind(ahead)
 
 
 def behind(ahead: Ahead) -> Problem:
@@ -87,11 +96,11 @@ def behind(ahead: Ahead) -> Problem:
     return Problem(409, "It waits behind others of its lane. Its turn comes when they have ended.")
 
 
-def held(causes: Sequence[str]) -> Problem:
-    """Why nothing can be tried now; `causes` as the store names them."""
-    if not causes:
-        return Problem(409, "It is held, or was a moment ago. GET /v1/retries and its endpoint say what holds it.")
-    return Problem(409, f"It is held, since {' and '.join(causes)}. Lift that, and it goes on where it stood.")
+def held(hold: Hold) -> Problem:
+    """Why nothing can be tried now, and what to do about it."""
+    return Problem(
+        409, hold.refusal or "It is held, or was a moment ago. GET /v1/retries and its endpoint say what holds it."
+    )
 
 
 @router.get("", responses=shows(Page[RetryQueueEntry]))
@@ -101,9 +110,9 @@ async def list_retry_queue(query: Annotated[RetryQueueQuery, Query()], caller: R
     after = context.cursors.read(place, query.cursor)
     async with context.tenant(caller) as session:
         page = await retry_queue.list_retry_queue(session, query.chosen(), limit=query.limit, after=after)
-        causes = await pausing.hold_causes_of(session, [row["id"] for row in page.rows])
+        holds = await pausing.holds_of(session, [row["id"] for row in page.rows], context.clock)
     cursor = context.cursors.write(place, page.next_key) if page.next_key else None
-    data = [shapes.held_by(shapes.entry(row), causes.get(row["id"])) for row in page.rows]
+    data = [shapes.held_by(shapes.entry(row), holds.get(row["id"])) for row in page.rows]
     return answer(shapes.page(data, limit=query.limit, cursor=cursor, total=page.total))
 
 
@@ -115,8 +124,8 @@ async def get_entry(task_id: str, caller: Reader, context: Context) -> Response:
         row = await retry_queue.get_failed_entry(session, wanted)
         if row is None:
             raise not_found(NOUN)
-        causes = await pausing.hold_causes(session, wanted) if row["state"] in ("waiting", "held") else []
-    return answer(shapes.held_by(shapes.failed_entry(row), causes))
+        hold = await pausing.hold_of(session, wanted, context.clock)
+    return answer(shapes.held_by(shapes.failed_entry(row), hold))
 
 
 @router.post("/bulk-retry", status_code=202, responses=shows(Operation, 202) | shows(BulkResult))
@@ -145,11 +154,13 @@ async def bulk_skip(
     return await begin(request, caller, context, desk, given.spec("skip"), given.because, wait=query.wait)
 
 
-@router.post("/{task_id}/retry", responses=shows(RetryQueueEntry), dependencies=[Depends(no_query)])
+@router.post("/{task_id}/retry", responses=shows(RetriedEntry), dependencies=[Depends(no_query)])
 async def retry_entry(
     task_id: str, request: Request, caller: Operator, context: Context, given: RetryIn | None = None
 ) -> Response:
-    """Try it at once. A dead letter is redriven instead: in its policy's first delay, or at once with `now`."""
+    """Try it at once, whatever a breaker or a rate limit says. A dead letter is redriven instead: in its policy's first
+    delay, or at once with `now`. The answer says how it stands once the try has begun, or after a second.
+    """
     wanted = id_in_path(task_id, NOUN)
     asked = given or RetryIn()
     act = act_of(request, caller, asked.because)
@@ -158,15 +169,18 @@ async def retry_entry(
         if refusal is Refusal.NOT_OPEN:
             refusal = await _redrive(context, session, wanted, act, at_once=asked.now)
         if refusal is not None:
-            raise await explained(session, wanted, refusal, NOUN)
+            raise await explained(session, wanted, refusal, NOUN, context.clock)
         row = await _entry(session, wanted)
-    return answer(shapes.entry(row))
+    row, warning = await retried(context, caller, row)
+    return answer(shapes.entry(row) | {"warning": warning})
 
 
 async def _redrive(context: ApiContext, session: Session, task_id: UUID, act: Act, *, at_once: bool) -> Refusal | None:
     """For a task that is dead. One that has succeeded without ever having died is finished, not unknown."""
     if (await _entry(session, task_id))["state"] != "dead":
         return Refusal.NOT_OPEN
+    if at_once:
+        await refuse_behind(session, task_id)
     return await redrive(session, task_id, act, context.clock, roll=random.random(), at_once=at_once)  # noqa: S311
 
 

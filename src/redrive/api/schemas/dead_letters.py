@@ -44,6 +44,18 @@ class DeadLetter(RetryQueueEntry):
     generation: int = Field(description="How often it had been redriven before it died.")
 
 
+class RetriedLetter(DeadLetter):
+    """A dead letter that was redriven. `in_progress`: the try has begun. `pending`: not yet."""
+
+    model_config = example(
+        LETTER_EXAMPLE
+        | {"status": "pending", "in_dlq": False, "state": "replaying", "retry_count": 0, "next_retry_at": AT}
+        | {"warning": None}
+    )
+
+    warning: Literal["no_worker"] | None = Field(description="`no_worker`: none serves its queue; it waits for one.")
+
+
 class ConfigSnapshot(Answer):
     """Under which settings it was to be delivered."""
 

@@ -25,6 +25,7 @@ ENTRY_EXAMPLE: dict[str, Any] = {
     "last_retry_at": AT,
     "in_dlq": False,
     "held": False,
+    "blocked_by": None,
     "error_message": "HTTP 503 Service Unavailable",
     "error_stack": None,
     "correlation_id": "757cb07df635c01c2ae7d66e5c3daf9e",
@@ -53,9 +54,18 @@ class RetryQueueEntry(Answer):
     next_retry_at: datetime | None = Field(description="Null when nothing is scheduled.")
     last_retry_at: datetime | None = Field(description="When the latest failed try ended.")
     in_dlq: bool
-    held: bool = Field(description="Waits for something else than its time, or will: a disabled endpoint, a pause.")
+    held: bool = Field(description="Due, and kept back: by a disabled endpoint, a pause, or a breaker.")
+    blocked_by: str | None = Field(description="Why it cannot be tried now, and what to do about it.")
     error_message: str | None
     error_stack: str | None
     correlation_id: str | None
     created_at: datetime
     updated_at: datetime
+
+
+class RetriedEntry(RetryQueueEntry):
+    """A task that a person wants tried. `in_progress`: the try has begun. `pending`: not yet."""
+
+    model_config = example(ENTRY_EXAMPLE | {"status": "in_progress", "warning": None})
+
+    warning: Literal["no_worker"] | None = Field(description="`no_worker`: none serves its queue; it waits for one.")

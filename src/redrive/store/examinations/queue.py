@@ -3,20 +3,17 @@
 from collections.abc import Sequence
 from shlex import quote
 
-from redrive.core.channels import APPRISE_QUEUE, MAIL_QUEUE, NOTICE_PREFIX, notice_queue
+from redrive.core.channels import APPRISE_QUEUE, MAIL_QUEUE, NOTICE_PREFIX
 from redrive.core.findings import Finding, Seen, counted, problem, span, warning
-from redrive.core.ports import HTTP_QUEUE
 from redrive.store.db import Record
 from redrive.store.examinations.looking import Examination, Limits, Looking
 from redrive.store.jobs import MAX_JOBS_SHOWN
 from redrive.store.overview import MAX_COUNTS
-from redrive.store.workers import MAX_WORKERS_SHOWN, SILENT_AFTER_S
+from redrive.store.workers import MAX_WORKERS_SHOWN, SERVED_BY_THE_API, SILENT_AFTER_S
 
 MAX_STREAMS = 5_000
 MAX_HELD_COUNTED = 10_000
 STALE_INTERVALS, STALE_LEAST_S = 3, 60.0  # as the alert `job_stale` has it
-# Served wherever an API is: no heartbeat tells of it.
-SERVED_BY_THE_API = frozenset({"relay", notice_queue(HTTP_QUEUE)})
 # What processes must have been given to serve a queue, whichever of them it is.
 NEEDED = {
     MAIL_QUEUE: "Set REDRIVE_SMTP_URL and REDRIVE_MAIL_FROM for the workers and the API.",

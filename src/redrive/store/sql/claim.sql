@@ -1,7 +1,8 @@
 -- claim: lease due tasks to a worker. An expired lease is simply due again: taking it over records the lost try.
 -- $1 now (NULL: the database's clock); then what is asked for, an array each: $2 queues, $3 orgs, $4 places (endpoints; see
 -- task_stream), $5 whether retries or first tries, $6 how many at most, $7 and $8 where to begin (see below); $9 limit in
--- all, $10 worker, $11 seconds that a lease outlasts its try.
+-- all, $10 worker, $11 seconds that a lease outlasts its try, $12 until when due (or NULL: now; then whatever is due is asked for).
+-- Where a time is given, only what a person asked for is taken (task.expedited), and nothing that slows the endpoint down bars it.
 --
 -- The floor: rows settled since stay in the index until vacuum may remove them, and while somebody holds a snapshot
 -- open that is never. A worker that drains a backlog begins behind the last row it took instead of stepping over all
@@ -11,7 +12,7 @@ WITH clock AS MATERIALIZED (
 -- Barred: only the worker that owns an endpoint may try its tasks while something is to be counted. What is shut is held whoever finds it.
 asked AS MATERIALIZED (
   SELECT s.*, s.shut OR s.org_paused OR s.all_paused AS hold,
-         NOT (s.shut OR s.org_paused OR s.all_paused) AND s.counted AND NOT s.owned AS barred
+         NOT (s.shut OR s.org_paused OR s.all_paused) AND s.counted AND NOT s.owned AND s.due_until IS NULL AS barred
     FROM (
       SELECT a.*, clock.now, e.timeout_s AS endpoint_timeout_s, e.max_block_s, e.rate_per_s,
              -- When a person last ended a pause: a task that had grown too old by then gets one try all the same.
@@ -22,8 +23,8 @@ asked AS MATERIALIZED (
              (SELECT i.paused_at IS NOT NULL FROM redrive.installation i WHERE i.singleton) AND NOT starts_with(a.queue, 'notice.') AS all_paused,
              coalesce(e.max_in_flight IS NOT NULL OR e.rate_per_s IS NOT NULL OR b.breaker <> 'closed', false) AS counted,
              coalesce(b.worker_id = $10::uuid AND b.owned_until > clock.now, false) AS owned
-        FROM clock, unnest($2::text[], $3::uuid[], $4::uuid[], $5::boolean[], $6::int[], $7::timestamptz[], $8::uuid[])
-               WITH ORDINALITY AS a(queue, org_id, place, is_retry, most, floor_due, floor_id, number)
+        FROM clock, unnest($2::text[], $3::uuid[], $4::uuid[], $5::boolean[], $6::int[], $7::timestamptz[], $8::uuid[], $12::timestamptz[])
+               WITH ORDINALITY AS a(queue, org_id, place, is_retry, most, floor_due, floor_id, due_until, number)
         LEFT JOIN redrive.endpoint e ON e.org_id = a.org_id AND e.id = a.place
         LEFT JOIN redrive.endpoint_state b ON b.org_id = a.org_id AND b.endpoint_id = a.place
         LEFT JOIN redrive.org o ON o.org_id = a.org_id
@@ -38,8 +39,8 @@ due AS MATERIALIZED (
        FROM redrive.task t
       WHERE t.queue = a.queue AND t.org_id = a.org_id
         AND coalesce(t.endpoint_id, '00000000-0000-0000-0000-000000000000'::uuid) = a.place AND (t.attempts > 0) = a.is_retry
-        AND t.live AND t.behind IS NULL AND t.due_at <= a.now AND (t.due_at, t.id) > (a.floor_due, a.floor_id)
-        AND (t.state = 'waiting' OR t.lease_ends_at <= a.now)
+        AND t.live AND t.behind IS NULL AND t.due_at <= coalesce(a.due_until, a.now) AND (t.due_at, t.id) > (a.floor_due, a.floor_id)
+        AND (t.state = 'waiting' OR t.lease_ends_at <= a.now) AND (a.due_until IS NULL OR t.expedited)
       -- The planner does not take an expression for fixed because it is asked to equal something: it is named, or all of the
       -- stream would be sorted.
       ORDER BY coalesce(t.endpoint_id, '00000000-0000-0000-0000-000000000000'::uuid), t.due_at, t.id

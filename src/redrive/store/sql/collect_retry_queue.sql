@@ -7,7 +7,7 @@
 WITH op AS MATERIALIZED (
   SELECT * FROM redrive.operation WHERE org_id = $1 AND id = $2),
 seen AS MATERIALIZED (
-  SELECT t.id, t.due_at, t.state, t.expedited, t.event_type, t.external_system, t.endpoint_id, t.first_failed_at, t.begun_at
+  SELECT t.id, t.due_at, t.state, t.event_type, t.external_system, t.endpoint_id, t.first_failed_at, t.begun_at
     FROM redrive.task t
    WHERE t.org_id = $1 AND t.open AND t.attempts > 0
      AND (t.due_at, t.id) > (coalesce((SELECT collected_at FROM op), '-infinity'),
@@ -16,7 +16,7 @@ seen AS MATERIALIZED (
 chosen AS (
   SELECT s.id, op.total + row_number() OVER (ORDER BY s.due_at, s.id) AS n
     FROM seen s CROSS JOIN op
-   WHERE ($6::text IS NULL OR (s.state = 'leased' OR s.expedited) = ($6 = 'in_progress'))
+   WHERE ($6::text IS NULL OR (s.state = 'leased') = ($6 = 'in_progress'))
      AND ($7::text IS NULL OR s.event_type LIKE $7)
      AND ($8::text IS NULL OR s.external_system = $8)
      AND ($9::uuid IS NULL OR s.endpoint_id = $9)

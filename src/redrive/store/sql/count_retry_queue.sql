@@ -2,7 +2,7 @@
 -- the list.
 SELECT CASE WHEN count(*) < $8::bigint THEN count(*) FILTER (WHERE t.matches) END AS n
   FROM (
-    SELECT ($2::text IS NULL OR (t.state = 'leased' OR t.expedited) = ($2 = 'in_progress'))
+    SELECT ($2::text IS NULL OR (t.state = 'leased') = ($2 = 'in_progress'))
              AND ($3::text IS NULL OR t.event_type LIKE $3)
              AND ($4::text IS NULL OR t.external_system = $4)
              AND ($5::uuid IS NULL OR t.endpoint_id = $5)

@@ -3,7 +3,7 @@
 SELECT k.lane, CASE WHEN k.lane <> $2::uuid THEN coalesce(l.ordering_key, e.ordering_key) END AS ordering_key,
        l.halted_at, l.halted_by, g.n AS gap, d.error_message AS halted_error, d.event_type AS halted_event_type,
        h.id AS head_id, h.event_id AS head_event_id, h.event_type AS head_event_type, h.state AS head_state,
-       h.attempts AS head_attempts, h.due_at AS head_due_at, h.expedited AS head_expedited, a.error_message AS head_error, w.n AS waiting
+       h.attempts AS head_attempts, h.due_at AS head_due_at, a.error_message AS head_error, w.n AS waiting
   FROM unnest($3::uuid[]) WITH ORDINALITY AS k(lane, turn)
   LEFT JOIN redrive.lane l ON l.org_id = $1 AND l.lane = k.lane AND l.endpoint_id = $2::uuid
   LEFT JOIN redrive.dead_letter d ON d.org_id = $1 AND d.task_id = l.halted_by

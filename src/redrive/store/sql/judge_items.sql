@@ -6,9 +6,13 @@ WITH item AS MATERIALIZED (
 SELECT item.n, item.task_id, item.lane_order, t.event_id, t.state, t.behind, t.attempts, t.fence, t.kind, t.queue, t.endpoint_id, t.run_id, t.step, p.spec,
        t.run_id IS NOT NULL AND EXISTS (
          SELECT FROM redrive.task o WHERE o.org_id = t.org_id AND o.run_id = t.run_id AND o.open) AS run_is_under_way,
-       d.state AS letter_state, d.created_at AS died_at, a.error_message, a.category
+       d.state AS letter_state, d.created_at AS died_at, a.error_message, a.category,
+       (i.paused_at IS NOT NULL OR o.paused_at IS NOT NULL OR e.paused_at IS NOT NULL OR e.disabled_at IS NOT NULL) AS is_shut
   FROM item
   LEFT JOIN redrive.task t ON t.org_id = item.org_id AND t.id = item.task_id
+  LEFT JOIN redrive.installation i ON i.singleton
+  LEFT JOIN redrive.org o ON o.org_id = item.org_id
+  LEFT JOIN redrive.endpoint e ON e.org_id = t.org_id AND e.id = t.endpoint_id AND e.deleted_at IS NULL
   LEFT JOIN redrive.policy p ON p.org_id = t.org_id AND p.id = t.policy_id
   LEFT JOIN redrive.dead_letter d ON d.org_id = item.org_id AND d.task_id = item.task_id
   LEFT JOIN LATERAL (

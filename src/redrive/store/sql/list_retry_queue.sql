@@ -6,7 +6,7 @@
 -- up only for the category and the text, and only where all else matches.
 WITH looked AS MATERIALIZED (
   SELECT t.id, t.due_at,
-         ($2::text IS NULL OR (t.state = 'leased' OR t.expedited) = ($2 = 'in_progress'))
+         ($2::text IS NULL OR (t.state = 'leased') = ($2 = 'in_progress'))
            AND ($3::text IS NULL OR t.event_type LIKE $3)
            AND ($4::text IS NULL OR t.external_system = $4)
            AND ($5::uuid IS NULL OR t.endpoint_id = $5)

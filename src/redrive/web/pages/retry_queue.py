@@ -14,7 +14,7 @@ from redrive.store.choices import event_types
 from redrive.store.endpoint_names import endpoint_names, offered_names
 from redrive.store.operations import RETRY_QUEUE
 from redrive.store.paging import MAX_COUNTED
-from redrive.store.pausing import hold_causes_of
+from redrive.store.pausing import NO_HOLD, holds_of
 from redrive.store.retry_queue import RetryQueueFilter
 from redrive.web.frame import Frame, load_frame
 from redrive.web.lists import PAGE_ROWS, Asked, FilterBuilder, operations_to_show, searched, terms_of, thing_with_id
@@ -83,16 +83,16 @@ async def retry_queue_page(request: Request, visitor: Visitor, context: Context)
             after=context.cursors.read(place, given),
         )
         names = await endpoint_names(session, [row["endpoint_id"] for row in page.rows])
-        causes = await hold_causes_of(session, [row["id"] for row in page.rows])
+        holds = await holds_of(session, [row["id"] for row in page.rows], context.clock)
         shown = RetryQueuePage(
             frame=frame,
             asked=Asked(search, chosen.filter, tuple(chosen.problems), terms_of(search, PATH, chosen.words)),
             entries=[
-                shapes.entry(row)
+                shapes.held_by(shapes.entry(row), holds.get(row["id"]))
                 | {
                     "category": row["category"],
                     "endpoint": names.get(row["endpoint_id"]),
-                    "held_since": " and ".join(causes.get(row["id"], [])),
+                    "hold": holds.get(row["id"], NO_HOLD),
                 }
                 for row in page.rows
             ],

@@ -18,6 +18,10 @@ document.addEventListener("acted", (event) => {
 
 /** `before`: the entry as it was when it was begun. */
 export async function follow(before) {
+  if (before.warning === "no_worker") {
+    toastAfterwards("No worker serves its queue. It is tried when one is started.", "warn");
+    return location.reload();
+  }
   const place = document.querySelector("[data-following]");
   const say = (text) => {
     place.textContent = text;
@@ -31,7 +35,7 @@ export async function follow(before) {
     while (performance.now() < deadline) {
       await new Promise((done) => setTimeout(done, ASK_EVERY_MS));
       const entry = await call("GET", `/v1/retry-queue/${before.id}`);
-      const isOver = entry.status === "succeeded" || entry.status === "failed" || entry.held || entry.last_retry_at !== before.last_retry_at;
+      const isOver = entry.status === "succeeded" || entry.status === "failed" || entry.last_retry_at !== before.last_retry_at;
       if (isOver && entry.status !== "in_progress") {
         toastAfterwards(...ended(entry));
         return location.reload();
@@ -48,7 +52,6 @@ export async function follow(before) {
 
 function ended(entry) {
   if (entry.status === "succeeded") return ["Retry successful. Event removed from queue."];
-  if (entry.held) return ["It is held: nothing is sent until its endpoint, the org or the installation goes on.", "warn"];
   const why = `Retry failed: ${entry.error_message}`;
   if (entry.status === "failed") return [`${why} It is among the dead letters.`, "bad"];
   return [entry.next_retry_at ? `${why} Next retry ${relative(Date.parse(entry.next_retry_at))}.` : why, "warn"];

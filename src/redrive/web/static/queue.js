@@ -13,7 +13,8 @@ const queue = list();
 const followed = new Set();
 const LOOKED_AT = 50;
 
-const HELD = "Held: its endpoint is disabled or paused, or all retries are. It goes on where it stood when that is lifted.";
+const HELD = "Due, and held back: the breaker of its endpoint lets a few through per second.";
+const NO_WORKER = "No worker serves its queue. It is tried when one is started.";
 
 /** Told of by what the person began: single retries, and those of a bulk action. */
 const isFollowed = (id) => followed.has(id) || queue.inProgress.has(id);
@@ -25,10 +26,14 @@ function badge(text, kind, title = null) {
 document.addEventListener("acted", (event) => {
   if (!event.target.matches("[data-retry-now]")) return;
   event.preventDefault();
-  follow(event.target.closest("tr"), event.target);
+  follow(event.target.closest("tr"), event.target, event.detail.answer);
 });
 
-async function follow(row, button) {
+async function follow(row, button, answer) {
+  if (answer.warning === "no_worker") {
+    renew(row, answer);
+    return toast(NO_WORKER, "warn");
+  }
   const before = row.dataset.failedAt;
   followed.add(row.dataset.id);
   row.querySelector('[data-cell="next"]').replaceChildren(badge("in progress", "waiting"));
@@ -73,27 +78,22 @@ function renew(row, entry) {
   row.dataset.failedAt = entry.last_retry_at;
   tellError(row.querySelector("td.error > span"), entry.error_message || "");
   row.querySelector('[data-cell="count"]').textContent = `${entry.retry_count} / ${entry.max_retries ?? "∞"}`;
-  offer(row.querySelector("[data-retry-now]"), entry);
+  const button = row.querySelector("[data-retry-now]");
+  if (button) {
+    button.disabled = entry.status === "in_progress" || Boolean(entry.blocked_by);
+    button.title = entry.blocked_by ?? "";
+  }
   const next = row.querySelector('[data-cell="next"]');
   if (entry.status === "in_progress") {
     next.replaceChildren(badge("in progress", "waiting"));
-  } else if (entry.held) {
-    // One that was held when the page was made says by what.
-    if (next.textContent.trim() !== "held") next.replaceChildren(badge("held", "held", HELD));
+  } else if (entry.held || entry.blocked_by) {
+    next.replaceChildren(badge(entry.held ? "held" : "held when due", "held", entry.blocked_by ?? HELD));
   } else if (entry.next_retry_at) {
     const at = Date.parse(entry.next_retry_at);
     next.replaceChildren(element("time", { datetime: entry.next_retry_at, title: absolute(at), "data-relative": true }, relative(at)));
   } else {
     next.textContent = "by hand";
   }
-}
-
-/** No try is offered that would be refused: as templates/retry_queue.html has it. */
-function offer(button, entry) {
-  if (!button) return;
-  button.disabled = entry.status === "in_progress" || entry.held;
-  if (!entry.held) button.title = "";
-  else button.title ||= HELD;
 }
 
 /** As templates/parts.html says it: the status that was answered, and the rest. */
