@@ -46,7 +46,7 @@ from redrive.engine.roller import run_roller
 from redrive.engine.statistics import keep_statistics
 from redrive.engine.worker import Worker
 from redrive.observe.process_metrics import WorkerNotes
-from redrive.settings import Settings
+from redrive.settings import Settings, SettingsError
 from redrive.store import keys, orgs, sessions
 from redrive.store.alert_rounds import AlertRounds
 from redrive.store.archive import Archive
@@ -156,6 +156,11 @@ async def prepare_database(settings: Settings, url: str) -> Prepared:
     try:
         await orgs.prove_seal(engine, sealer_of(settings))
         org_id = await orgs.ensure_org(engine, DEFAULT_ORG, presets(overrides), overridden=frozenset(overridden))
+        if not await orgs.set_fallback(engine, org_id, settings.default_policy):
+            raise SettingsError(
+                f'default_policy (REDRIVE_DEFAULT_POLICY) is "{settings.default_policy}", but the org "{DEFAULT_ORG}" '
+                "has no such policy. Use the name of a preset, or start without it and create the policy first."
+            )
         first_key = None
         if settings.admin_key is not None:
             key = settings.admin_key.get_secret_value()

@@ -236,6 +236,13 @@ class Settings(BaseSettings):
         ge=0,
         le=MAX_RETRIES,
     )
+    default_policy: str | None = _setting(
+        None,
+        "Policy of tasks that nothing else names one for, in orgs without a default; `integration` when unset.",
+        "the name of a policy of the org `default`",
+        min_length=1,
+        max_length=100,
+    )
     retention_every_s: float = _setting(
         3600.0,
         "Seconds between two passes of the janitor, which removes what the policies no longer keep.",

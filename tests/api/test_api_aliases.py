@@ -67,12 +67,12 @@ async def test_who_may_not_use_a_path_may_not_use_its_alias(api: Api) -> None:
     ("method", "path"), [("POST", RETRIES), ("DELETE", f"{RETRIES}/7/retry"), ("GET", "/api/x"), ("GET", f"{DEAD}/")]
 )
 def test_what_is_not_in_the_table_is_no_alias(method: str, path: str) -> None:
-    assert meant_by(method, path, b"", {}) is None
+    assert meant_by(method, path, b"", []) is None
 
 
 def test_every_alias_leads_to_a_canonical_path_and_keeps_what_is_asked() -> None:
     for alias in ALIASES:
-        meant = meant_by(alias.method, alias.path.format(id="an-id"), b"limit=5", {b"x-api-key": b"a"})
+        meant = meant_by(alias.method, alias.path.format(id="an-id"), b"limit=5", [(b"x-api-key", b"a")])
         assert meant is not None
         assert meant.path == alias.means.format(id="an-id")
         assert meant.query.startswith(b"limit=5")

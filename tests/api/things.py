@@ -48,6 +48,10 @@ async def _dead_letter(api: Api, above: Above) -> str:
     return str((await api.dead_task())["id"])
 
 
+async def _event_that_failed(api: Api, above: Above) -> str:
+    return str((await api.dead_task())["event_id"])
+
+
 async def _policy(api: Api, above: Above) -> str:
     name = f"policy-{uuid4().hex[:8]}"
     made = await api.owner.request("PUT", f"/v1/policies/{name}", {"kind": "manual"})
@@ -152,6 +156,7 @@ MAKERS: dict[str, Maker] = {
 IN_ANOTHER_STATE: dict[str, Maker] = {
     "POST /v1/events/{event_id}/ack": _event_in_the_inbox,
     "DELETE /v1/events/{event_id}": _event_in_the_inbox,
+    "POST /v1/events/{event_id}/retry": _event_that_failed,
     "POST /v1/operations/{operation_id}/resume": _paused_operation,
     "POST /v1/endpoints/{endpoint_id}/rotate-hook": _relay,
     "POST /v1/runs/{run_id}/replay": _ended_run,

@@ -9,7 +9,7 @@ from redrive import Redrive, RetryService
 from support.engine import ManualClock
 from support.holding import HoldingReceiver
 from support.installation import Installation, installation
-from support.processes import ADMIN_KEY, Program, Served, serve
+from support.processes import ADMIN_KEY, SECRET_KEY, Program, Served, run, serve
 from support.remote import Remote
 
 TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d")
@@ -142,6 +142,99 @@ async def test_c23_a_permanent_failure_counts_no_retry(redrive: Installation, re
     await redrive.work()
     status = await redrive.api.status(event_id)
     assert (status["status"], status["retry_attempts"]) == ("failed", 0)
+
+
+async def test_c14_the_default_policy_of_an_org_is_a_setting(redrive: Installation, receiver: HoldingReceiver) -> None:
+    receiver.usual = 503
+    endpoint = await redrive.api.endpoint(receiver.url)
+
+    async def policy_of_next() -> str:
+        await redrive.api.event(endpoint["id"])
+        await redrive.work()
+        entries = (await redrive.api.get("/v1/retry-queue", limit="100"))["data"]
+        return str(max(entries, key=lambda entry: entry["id"])["policy"])
+
+    (org,) = (await redrive.api.get("/v1/orgs"))["data"]
+    assert (org["default_policy"], await policy_of_next()) == ("integration", "integration")
+    changed = await redrive.api.http.request("PUT", f"/v1/orgs/{org['id']}", {"default_policy": "triggers"})
+    assert (changed.status, changed.json["default_policy"]) == (200, "triggers")
+    assert await policy_of_next() == "triggers"
+    assert (await redrive.api.get("/v1/policies/triggers"))["default"] is True
+    refused = await redrive.api.http.request("PUT", f"/v1/orgs/{org['id']}", {"default_policy": "nothing"})
+    assert refused.status == 422
+    (audited,) = (await redrive.api.get("/v1/audit", action="org.update"))["data"]
+    assert (audited["before"]["default_policy"], audited["after"]["default_policy"]) == ("integration", "triggers")
+
+
+async def test_c14_the_installation_has_a_default_policy_and_presets_follow_their_variables(
+    database_url: str, receiver: HoldingReceiver
+) -> None:
+    base = {"REDRIVE_DATABASE_URL": database_url}
+    given = {"REDRIVE_DEFAULT_POLICY": "triggers", "MAX_RETRIES": "5", "RETRY_DELAYS": "1,2", "MAX_RETRY_ATTEMPTS": "2"}
+    seen = []
+    for env in (base | given, base):
+        async with serve("--no-worker", env=env) as served:
+            api = Remote(served.host, served.port, ADMIN_KEY)
+            (org,) = (await api.get("/v1/orgs"))["data"]
+            transformer, triggers = [await api.get(f"/v1/policies/{name}") for name in ("transformer", "triggers")]
+            seen.append(
+                (org["default_policy"], transformer["max_retries"], triggers["delays_s"], triggers["max_retries"])
+            )
+            if env != base:
+                refused = await api.http.request("DELETE", "/v1/policies/triggers")
+                assert (refused.status, "last resort" in refused.json["detail"]) == (409, True)
+            api.close()
+    assert seen == [("triggers", 5, [1.0, 2.0], 2), ("integration", 3, [60.0, 300.0, 900.0], 3)]
+    env = base | {"REDRIVE_SECRET_KEY": SECRET_KEY, "REDRIVE_DEFAULT_POLICY": "nothing"}
+    code, said = await run("serve", "--no-worker", "--port", "0", **env)
+    assert code == 2
+    assert "REDRIVE_DEFAULT_POLICY" in said
+    assert "has no such policy" in said
+
+
+async def test_c17_what_died_of_an_event_is_found_and_retried(
+    redrive: Installation, clock: ManualClock, receiver: HoldingReceiver
+) -> None:
+    receiver.usual = 403
+    for _ in range(2):
+        await redrive.api.endpoint(receiver.url, event_types=["paid"], policy="triggers")
+    ids = []
+    for number in range(2):
+        made = await redrive.api.http.post(
+            "/v1/events", {"event_type": "paid", "payload": {"n": number}}, X_Correlation_Id=f"order-{number}"
+        )
+        ids.append(made.json["event_id"])
+    await redrive.work()
+    found = await redrive.api.get("/v1/dead-letters", event_id=ids[0])
+    assert [letter["event_id"] for letter in found["data"]] == [ids[0]] * 2
+    assert found["pagination"]["total_count"] == 2
+    for query in ({"correlation_id": "order-1"}, {"q": "order-1"}, {"q": ids[1]}):
+        letters = (await redrive.api.get("/v1/dead-letters", **query))["data"]
+        assert [letter["event_id"] for letter in letters] == [ids[1]] * 2, query
+    cookie = f"redrive_session={await redrive.session_token()}"
+    page = (await redrive.api.http.get("/app/admin/dlq?q=order-1", Cookie=cookie)).body.decode()
+    tasks = {letter["id"] for letter in letters}
+    assert all(task in page for task in tasks)
+    assert all(letter["id"] not in page for letter in found["data"])
+    code, said = await run(
+        "dead", "list", "--event", ids[0], "--json", REDRIVE_DATABASE_URL=redrive.url, REDRIVE_SECRET_KEY=SECRET_KEY
+    )
+    assert (code, said.count(f'"event_id": "{ids[0]}"') or said.count(f'"event_id":"{ids[0]}"')) == (0, 2)
+
+    receiver.usual = 200
+    retried = await redrive.api.post(f"/v1/events/{ids[0]}/retry", {"now": True, "because": "fixed"})
+    assert (retried["status"], retried["refused"]) == ("queued", [])
+    assert set(retried["retried"]) == {letter["id"] for letter in found["data"]}
+    await redrive.work()
+    assert (await redrive.api.status(ids[0]))["status"] == "delivered"
+    assert (await redrive.api.status(ids[1]))["status"] == "failed"
+    again = await redrive.api.http.post(f"/v1/events/{ids[0]}/retry")
+    assert (again.status, "no open dead letter" in again.json["detail"]) == (409, True)
+    assert (await redrive.api.http.post(f"/v1/events/{uuid4()}/retry")).status == 404
+    stranger = await redrive.other_org("another")
+    assert (await stranger.http.post(f"/v1/events/{ids[1]}/retry")).status == 404
+    assert (await stranger.get("/v1/dead-letters", correlation_id="order-1"))["data"] == []
+    stranger.close()
 
 
 @pytest.mark.parametrize("given", ["shop-events", None])

@@ -46,11 +46,11 @@ FILL = (
           FROM {_NUMBERS}""",
     f"""INSERT INTO redrive.dead_letter (org_id, task_id, state, kind, event_id, endpoint_id, event_type,
                                          external_system, reason, category, fingerprint, error_message, failed_at,
-                                         generation, created_at, updated_at)
+                                         generation, created_at, updated_at, correlation_id)
         SELECT $1::uuid, {_ID}, 'open', CASE WHEN rare THEN 'handler' ELSE 'http' END, {_ID},
                lpad(CASE WHEN rare THEN '2' ELSE '1' END, 32, '0')::uuid, word, word,
                CASE WHEN rare THEN 'skipped' ELSE 'exhausted' END, word, word,
-               CASE WHEN rare THEN 'a needle' ELSE 'hay' END, at, 0, at, at
+               CASE WHEN rare THEN 'a needle' ELSE 'hay' END, at, 0, at, at, word
           FROM {_NUMBERS}, LATERAL (SELECT (n <= {RARE}) <> $3::bool AS rare) r,
                LATERAL (SELECT CASE WHEN rare THEN 'rare' ELSE 'usual' END AS word) w""",
 )
@@ -68,6 +68,8 @@ FILTERS: list[tuple[str, object, object]] = [
     ("reason", "exhausted", "skipped"),
     ("category", "usual", "rare"),
     ("fingerprint", "usual", "rare"),
+    ("correlation_id", "usual", "rare"),
+    ("event_id", RARE_ENDPOINT, ENDPOINT),  # none and none: ids are unique
 ]
 INDEXES = {
     None: "dead_letter_by_age",
@@ -78,6 +80,8 @@ INDEXES = {
     "reason": "dead_letter_by_reason",
     "category": "dead_letter_by_category",
     "fingerprint": "dead_letter_by_cause",
+    "correlation_id": "dead_letter_by_correlation",
+    "event_id": "dead_letter_by_event",
 }
 ONE_FILTER: list[dict[str, Any]] = [{name: value} for name, *values in FILTERS for value in values]
 

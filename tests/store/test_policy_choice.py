@@ -155,8 +155,8 @@ async def test_a_policy_that_is_needed_cannot_be_deleted(engine: Engine) -> None
         await engine.endpoint(f"hook {n}", policy="relay")
     await engine.delete_endpoint(await engine.endpoint("gone", policy="triggers"))
     await _bind(engine, "usual", is_default=True)
-    assert await _delete(engine, "relay") == InUse("relay", tuple(f"hook {n}" for n in range(5)), 2, False)
-    assert await _delete(engine, "usual") == InUse("usual", (), 0, True)
+    assert await _delete(engine, "relay") == InUse("relay", tuple(f"hook {n}" for n in range(5)), 2, False, False)
+    assert await _delete(engine, "usual") == InUse("usual", (), 0, True, False)
     assert isinstance(await _delete(engine, "integration"), InUse)
     assert await _delete(engine, "triggers") is True
 

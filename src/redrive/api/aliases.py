@@ -4,7 +4,7 @@ Asked by server before anything else looks at a request: behind it there is only
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -50,6 +50,12 @@ ALIASES = (
 _BEGINNINGS = ("/api/", "/inbox", "/events/")
 
 
+def _is_api_client(headers: Mapping[bytes, bytes]) -> bool:
+    """Whether it shows an API key and does not ask for a page."""
+    shows_key = b"x-api-key" in headers or b"authorization" in headers
+    return shows_key and b"text/html" not in headers.get(b"accept", b"")
+
+
 class Meant(NamedTuple):
     """What a request to an alias asks for."""
 
@@ -58,13 +64,13 @@ class Meant(NamedTuple):
     camel_case: bool
 
 
-def meant_by(method: str, path: str, query: bytes, headers: Mapping[bytes, bytes]) -> Meant | None:
+def meant_by(method: str, path: str, query: bytes, headers: Iterable[tuple[bytes, bytes]]) -> Meant | None:
     """None: the path is no alias. The method is compared too, so that a wrong one is refused as it always was."""
     if not path.startswith(_BEGINNINGS):
         return None
     for alias in ALIASES:
         found = alias.pattern.fullmatch(path) if alias.method == method else None
-        if found is not None and (not alias.with_key or b"x-api-key" in headers or b"authorization" in headers):
+        if found is not None and (not alias.with_key or _is_api_client(dict(headers))):
             own = [part for part in query.split(b"&") if part != alias.query]  # they may say it themselves
             given = b"&".join(part for part in (*own, alias.query) if part)
             return Meant(alias.means.format(**found.groupdict()), given, alias.camel_case)

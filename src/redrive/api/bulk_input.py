@@ -84,6 +84,8 @@ class DeadLetterFilterIn(_FilterIn):
     since: Time | None = None
     until: Time | None = None
     q: Text | None = None
+    event_id: Id | None = None
+    correlation_id: Text | None = None
 
 
 class _ChoiceIn(BecauseIn):

@@ -172,7 +172,8 @@ class LimitsIn(_In):
 class OrgChangeIn(_In):
     """The fields to change; what is left out stays."""
 
-    model_config = _in({"limits": {"max_endpoints": 50}})
+    model_config = _in({"default_policy": "triggers", "limits": {"max_endpoints": 50}})
 
     name: OrgName | None = None
+    default_policy: Called | None = None
     limits: LimitsIn = Field(default_factory=LimitsIn)

@@ -108,6 +108,8 @@ class DeadLettersQuery(PageQuery):
     since: Moment | None = None
     until: Moment | None = None
     q: Text | None = None
+    event_id: UUID | None = None
+    correlation_id: Text | None = None
     sort: Literal["-created_at"] = "-created_at"
 
     def chosen(self) -> DeadLetterFilter:

@@ -201,7 +201,7 @@ class Api:
     async def _answer(self, scope: Any, receive: Receive, send: Send) -> None:
         headers = read_headers(scope["headers"])
         correlation_id = correlation_id_of(headers.get(b"x-correlation-id"))
-        meant = meant_by(scope["method"], scope["path"], scope["query_string"], headers)
+        meant = meant_by(scope["method"], scope["path"], scope["query_string"], scope["headers"])
         if meant is not None:
             scope = {**scope, "path": meant.path, "raw_path": meant.path.encode(), "query_string": meant.query}
             scope["state"] = {**scope.get("state", {}), "camel_case": meant.camel_case}

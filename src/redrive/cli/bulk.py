@@ -93,6 +93,8 @@ async def filter_of(session: Session, chosen: LetterFilter) -> DeadLetterFilter:
         since=chosen.since,
         until=chosen.until,
         q=chosen.q,
+        event_id=chosen.event,
+        correlation_id=chosen.correlation,
     )
 
 

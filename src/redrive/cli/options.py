@@ -87,7 +87,13 @@ class LetterFilter:
     until: Annotated[
         datetime | None, typer.Option("--until", parser=parse_when, metavar="TIME", help="Died before then.")
     ] = None
-    q: Annotated[str | None, typer.Option("--q", help="The error or the event type holds this text.")] = None
+    q: Annotated[
+        str | None, typer.Option("--q", help="The error, the event type or an id of the event holds this text.")
+    ] = None
+    event: Annotated[UUID | None, typer.Option("--event", metavar="EVENT_ID", help="Of this event.")] = None
+    correlation: Annotated[
+        str | None, typer.Option("--correlation", metavar="CORRELATION_ID", help="Of events with this correlation id.")
+    ] = None
 
 
 AsJson = Annotated[bool, typer.Option("--json", help="For machines: JSON, one object per line, and nothing else.")]

@@ -176,6 +176,7 @@ def org(row: Record) -> Shape:
         "id": row["org_id"],
         "name": row["name"],
         "created_at": row["created_at"],
+        "default_policy": row["default_policy"],
         "limits": limits_of(row).to_spec(),
         "usage": {"stored_bytes": row["stored_bytes"], "endpoints": row["endpoints"]},
     }

@@ -13,6 +13,7 @@ from redrive.store.audit import Act
 from redrive.store.clock import Clock
 from redrive.store.counters import count_of
 from redrive.store.db import Record, Session, like_literal, like_pattern
+from redrive.store.orgs import as_id
 from redrive.store.paging import LOOK_FACTOR, MAX_COUNTED, MAX_LOOKED, Page, page_of_looks
 from redrive.store.policies import policy_of
 from redrive.store.retry_queue import Refusal
@@ -22,7 +23,17 @@ Order = Literal["in_place", "tail"]
 MAX_ARRIVALS = 5_000  # letters looked at for a chart: some half a millisecond more than for a few
 KEY = ("letter_created_at", "id")
 # Each has an index in the list's order.
-LEADS = ("fingerprint", "endpoint_id", "event_type", "external_system", "category", "reason", "kind")
+LEADS = (
+    "event_id",
+    "correlation_id",
+    "fingerprint",
+    "endpoint_id",
+    "event_type",
+    "external_system",
+    "category",
+    "reason",
+    "kind",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +51,8 @@ class DeadLetterFilter:
     since: datetime | None = None
     until: datetime | None = None
     q: str | None = None
+    event_id: UUID | None = None
+    correlation_id: str | None = None
 
     @property
     def columns(self) -> tuple[object, ...]:
@@ -56,6 +69,8 @@ class DeadLetterFilter:
             self.until,
             f"%{like_literal(self.q)}%" if self.q else None,
             like_pattern(self.event_type) if self.event_type is not None and self.has_type_pattern else None,
+            self.event_id,
+            self.correlation_id,
         )
 
     @property
@@ -88,7 +103,20 @@ async def list_dead_letters(
     """Newest first. A page of several filters, of a pattern or of a text may be short, or empty, and yet have a next
     one: it ends where enough letters were looked at. Then, and with more than MAX_COUNTED, the total is None.
     """
+    chosen = await _with_id(session, chosen)
     return replace(await _page(session, chosen, limit, after), total=await _total(session, chosen))
+
+
+async def _with_id(session: Session, chosen: DeadLetterFilter) -> DeadLetterFilter:
+    """Search by index where the text is the id of an event, or a correlation id."""
+    if chosen.q is None:
+        return chosen
+    given = (chosen.q.strip(), as_id(chosen.q.strip()))
+    row = await session.fetchrow("letter_of_id", session.org_id, chosen.state, *given)
+    assert row is not None
+    if row["is_event"]:
+        return replace(chosen, q=None, event_id=given[1])
+    return replace(chosen, q=None, correlation_id=given[0]) if row["is_correlation"] else chosen
 
 
 async def _page(session: Session, chosen: DeadLetterFilter, limit: int, after: Sequence[object] | None) -> Page:
@@ -115,6 +143,7 @@ async def arrivals(
     """When the letters that match came, within a span of time; times in the filter narrow it. Where more letters than
     MAX_ARRIVALS would have to be looked at, only the newest are.
     """
+    chosen = await _with_id(session, chosen)
     span = Span(since, until, buckets)
     within = replace(chosen, since=max(since, chosen.since or since), until=min(until, chosen.until or until))
     place = (chosen.lead, MAX_ARRIVALS, since, span.bucket_s)
@@ -160,6 +189,11 @@ async def redrive(
         after=None if order is None else {"order": order},
     )
     return None
+
+
+async def open_letters_of(session: Session, event_id: UUID) -> list[UUID]:
+    """The tasks of an event whose dead letters are open, oldest first."""
+    return [row["task_id"] for row in await session.fetch("open_letters_of", session.org_id, event_id)]
 
 
 async def lock_redrivable(session: Session, task_id: UUID, order: Order | None = None) -> Record | Refusal:

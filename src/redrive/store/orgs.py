@@ -29,6 +29,10 @@ class OrgNameTaken(Exception):
     """Another org has this name."""
 
 
+class NoSuchPolicy(Exception):
+    """The org has no policy of this name."""
+
+
 @dataclass(frozen=True, slots=True)
 class OrgFacts:
     """What every request needs to know of the org that it is for."""
@@ -71,6 +75,15 @@ async def ensure_org(db: Database, name: str, presets: Mapping[str, Policy], *, 
         org_id: UUID = row["org_id"]
         await _ensure_presets(session, org_id, presets, overridden)
     return org_id
+
+
+async def set_fallback(db: Database, org_id: UUID, name: str | None) -> bool:
+    """Set the installation's default policy. False where this org has no policy of the name: nothing is changed."""
+    async with db.tenant(org_id) as session:
+        if name is not None and await session.fetchrow("get_policy", org_id, name) is None:
+            return False
+        await session.execute("set_fallback", name)
+    return True
 
 
 async def _ensure_presets(
@@ -118,9 +131,18 @@ async def list_orgs(
 
 
 async def update_org(
-    db: Database, org_id: UUID, *, name: str | None, limits: Mapping[str, int], act: Act
+    db: Database,
+    org_id: UUID,
+    *,
+    name: str | None,
+    limits: Mapping[str, int],
+    act: Act,
+    default_policy: str | None = None,
 ) -> Record | None:
-    """Change its name, and the limits named; None where there is no such org."""
+    """Change its name, its default policy, and the limits named; None where there is no such org.
+
+    NoSuchPolicy where it has no policy of that name.
+    """
     try:
         async with db.tenant(org_id) as session:
             if await session.fetchrow("lock_org", org_id) is None:
@@ -132,6 +154,11 @@ async def update_org(
             if limits:
                 spec = msgspec.json.decode(before["limits"] or "{}", type=dict[str, int]) | dict(limits)
                 await session.execute("put_org_limits", org_id, msgspec.json.encode(spec).decode())
+            if default_policy not in (None, before["default_policy"]):
+                await session.execute("lock_policies", org_id)
+                await session.fetch("clear_default", org_id, default_policy)
+                if await session.fetchrow("set_default", org_id, default_policy) is None:
+                    raise NoSuchPolicy
             after = await session.fetchrow("get_org", org_id)
             assert after is not None
             await audit.record(
@@ -143,7 +170,7 @@ async def update_org(
 
 
 def _audited(row: Record) -> dict[str, object]:
-    return {"name": row["name"], "limits": limits_of(row).to_spec()}
+    return {"name": row["name"], "limits": limits_of(row).to_spec(), "default_policy": row["default_policy"]}
 
 
 async def prove_seal(db: Database, sealer: Sealer) -> None:

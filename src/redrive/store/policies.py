@@ -51,10 +51,11 @@ class InUse(NamedTuple):
     endpoints: tuple[str, ...]  # the first of those that name it
     more: int
     is_default: bool
+    is_fallback: bool  # of orgs without a default of their own
 
     @property
     def why(self) -> str:
-        if self.name == DEFAULT_POLICY:
+        if self.is_fallback:
             return f'The policy "{self.name}" is the last resort for events that no other one is for. Edit it instead.'
         users = [f'the endpoint "{endpoint}"' for endpoint in self.endpoints]
         if self.more:
@@ -119,6 +120,12 @@ async def count_policy_users(session: Session) -> dict[str, int]:
     return {row["policy"]: row["n"] for row in await session.fetch("count_policy_users", session.org_id)}
 
 
+async def fallback_of(session: Session) -> str:
+    """The policy of tasks that nothing else names one for, in an org without a default: the installation's, or ours."""
+    row = await session.fetchrow("fallback_policy", session.org_id)
+    return DEFAULT_POLICY if row is None else str(row["name"])
+
+
 async def put_policy(session: Session, name: str, policy: Policy, act: Act, binding: Binding = UNBOUND) -> Record:
     """Make or replace the policy of that name. Tasks accepted before keep theirs."""
     await session.execute("lock_policies", session.org_id)
@@ -169,9 +176,10 @@ async def delete_policy(session: Session, name: str, act: Act) -> InUse | bool:
     if row is None:
         return False
     users = await list_policy_users(session, name, USERS_SHOWN)
-    if users or row["is_default"] or name == DEFAULT_POLICY:
+    is_fallback = name in (DEFAULT_POLICY, await fallback_of(session))
+    if users or row["is_default"] or is_fallback:
         more = users[0]["n"] - len(users) if users else 0
-        return InUse(name, tuple(user["name"] for user in users), more, row["is_default"])
+        return InUse(name, tuple(user["name"] for user in users), more, row["is_default"], is_fallback)
     await session.execute("retire_policy", session.org_id, row["id"])
     await audit.record(session, act, "policy.delete", "policy", row["id"], before=_audited(row))
     return True

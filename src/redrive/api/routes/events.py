@@ -1,25 +1,27 @@
 """Events: lists, one with its payload, where it stands, every try; acknowledged, removed. (Produced: front_door.)"""
 
+import random
 from typing import Annotated
+from uuid import UUID
 
 from fastapi import APIRouter, Depends, Query, Request, Response
 
 from redrive.api import shapes
 from redrive.api.answers import answer
-from redrive.api.auth import SCHEMES, Consumer, Reader
+from redrive.api.auth import SCHEMES, Consumer, Judge, Reader
 from redrive.api.context import Context, act_of
 from redrive.api.cursors import ListPlace
 from redrive.api.problems import Problem, not_found
-from redrive.api.queries import BecauseIn, EventsQuery, id_in_path, no_query
+from redrive.api.queries import BecauseIn, EventsQuery, RedriveIn, id_in_path, no_query
 from redrive.api.routes.retry_queue import refused
 from redrive.api.schemas.attempts import Attempt
 from redrive.api.schemas.base import Page, shows
-from redrive.api.schemas.events import Event, EventDetail, EventStatus
+from redrive.api.schemas.events import Event, EventDetail, EventRetried, EventStatus
 from redrive.api.schemas.inbox import EventStanding
 from redrive.api.status_desk import StatusDesk
 from redrive.core.permissions import Action
 from redrive.observe.process_metrics import STATUS_QUERIES
-from redrive.store import events, inbox, removal
+from redrive.store import dead_letters, events, inbox, removal
 from redrive.store.retry_queue import Refusal
 
 MAX_ATTEMPTS_SHOWN = 1_000
@@ -101,6 +103,42 @@ async def acknowledge(
         if row is None:  # removed at this moment, by somebody else
             raise not_found("event")
     return answer(shapes.event_status(row))
+
+
+@router.post("/{event_id}/retry", dependencies=[Depends(no_query)], responses=shows(EventRetried))
+async def retry_event(
+    event_id: str, request: Request, caller: Judge, context: Context, given: RedriveIn | None = None
+) -> Response:
+    """Redrive all open dead letters of an event in one transaction: as `POST /v1/dead-letters/{task_id}/retry` does."""
+    wanted = id_in_path(event_id, "event")
+    asked = given or RedriveIn()
+    act = act_of(request, caller, asked.because)
+    retried: list[UUID] = []
+    refusals: list[tuple[UUID, Problem]] = []
+    async with context.tenant(caller) as session:
+        if await events.get_event_status(session, wanted) is None:
+            raise not_found("event")
+        for task_id in await dead_letters.open_letters_of(session, wanted):
+            roll = random.random()  # noqa: S311 (jitter, not a secret)
+            refusal = await dead_letters.redrive(
+                session, task_id, act, context.clock, roll=roll, at_once=asked.now, order=asked.order
+            )
+            if refusal is None:
+                retried.append(task_id)
+            else:
+                refusals.append((task_id, refused(refusal, "dead letter")))
+        if not retried:
+            raise (
+                refusals[0][1]
+                if refusals
+                else Problem(
+                    409, "This event has no open dead letter: nothing of it failed for good, or people closed what did."
+                )
+            )
+        row = await events.get_event_status(session, wanted)
+        assert row is not None, "its tasks are locked"
+    told = [{"task_id": task_id, "detail": problem.detail} for task_id, problem in refusals]
+    return answer({"event_id": wanted, "status": row["status"], "retried": retried, "refused": told})
 
 
 @router.delete("/{event_id}", status_code=204, dependencies=[Depends(no_query)])

@@ -12,7 +12,7 @@ from redrive.api.context import ApiContext, Context, act_of
 from redrive.api.cursors import ListPlace
 from redrive.api.once import Once
 from redrive.api.people_input import OrgChangeIn, OrgIn
-from redrive.api.problems import Problem, not_found
+from redrive.api.problems import FieldError, Problem, invalid, not_found
 from redrive.api.queries import PageQuery, id_in_path, no_query
 from redrive.api.schemas.base import Page, shows
 from redrive.api.schemas.people import NewOrg, Org
@@ -20,7 +20,7 @@ from redrive.core.permissions import Action, Role
 from redrive.core.presets import PRESETS
 from redrive.store import keys, orgs
 from redrive.store.keys import Caller, Kind
-from redrive.store.orgs import OrgNameTaken
+from redrive.store.orgs import NoSuchPolicy, OrgNameTaken
 from redrive.store.users import list_memberships
 
 NOUN = "org"
@@ -33,6 +33,7 @@ def shape_of(row: shapes.Row) -> shapes.Shape:
         "id": row["org_id"],
         "name": row["name"],
         "created_at": row["created_at"],
+        "default_policy": row["default_policy"],
         "limits": orgs.limits_of(row).to_spec(),
         "usage": {"stored_bytes": row["stored_bytes"], "endpoints": row["endpoints"]},
     }
@@ -100,14 +101,29 @@ async def get_org(org_id: str, caller: Reader, context: Context) -> Response:
 async def change_org(
     org_id: str, request: Request, given: OrgChangeIn, caller: OwnerOnly, context: Context
 ) -> Response:
-    """Change the name, or the limits given. They are in force within 2 seconds."""
+    """Change the name, the default policy, or the limits given. Limits are in force within 2 seconds, a policy for new
+    events at once.
+    """
     wanted = id_in_path(org_id, NOUN)
     try:
         row = await orgs.update_org(
-            context.engine_db, wanted, name=given.name, limits=given.limits.given(), act=act_of(request, caller)
+            context.engine_db,
+            wanted,
+            name=given.name,
+            limits=given.limits.given(),
+            act=act_of(request, caller),
+            default_policy=given.default_policy,
         )
+    except NoSuchPolicy:
+        raise invalid(FieldError(("body", "default_policy"), "The org has no such policy")) from None
     except OrgNameTaken:
         raise _name_taken() from None
     if row is None:
         raise not_found(NOUN)
     return answer(shape_of(row))
+
+
+@router.put("/{org_id}", dependencies=[Depends(no_query)], responses=shows(Org))
+async def put_org(org_id: str, request: Request, given: OrgChangeIn, caller: OwnerOnly, context: Context) -> Response:
+    """As `PATCH`: what is left out stays."""
+    return await change_org(org_id, request, given, caller, context)

@@ -6,7 +6,7 @@ from uuid import UUID
 
 from pydantic import Field
 
-from redrive.api.schemas.base import AT, EVENT_ID, Answer, example
+from redrive.api.schemas.base import AT, EVENT_ID, TASK_ID, Answer, example
 
 Status = Literal["received", "queued", "delivered", "failed"]
 
@@ -78,3 +78,19 @@ class EventDetail(Event, EventStatus):
     model_config = example(_EVENT | _STATUS | {"payload": {"invoice": 7, "amount": "12.50"}})
 
     payload: Any = Field(description="Any JSON.")
+
+
+class RefusedRetry(Answer):
+    task_id: UUID
+    detail: str = Field(description="Why this dead letter was not retried.")
+
+
+class EventRetried(Answer):
+    """Which tasks of an event begin anew."""
+
+    model_config = example({"event_id": EVENT_ID, "status": "queued", "retried": [TASK_ID], "refused": []})
+
+    event_id: UUID
+    status: Status
+    retried: list[UUID] = Field(description="Tasks whose dead letters were open.")
+    refused: list[RefusedRetry]

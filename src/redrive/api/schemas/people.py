@@ -35,6 +35,7 @@ _ORG_SHOWN = {
     "id": _ORG,
     "name": "acme",
     "created_at": _AT,
+    "default_policy": "integration",
     "limits": _LIMITS,
     "usage": {"stored_bytes": 52_311, "endpoints": 3},
 }
@@ -108,6 +109,7 @@ class Org(Answer):
     id: UUID
     name: str
     created_at: datetime
+    default_policy: str = Field(description="The policy of tasks that nothing else names one for.")
     limits: OrgLimits
     usage: OrgUsage
 

@@ -1,8 +1,8 @@
 -- list_dead_letters: newest first. $1 org, $2 state, $3 to $9 filters, $10 since, $11 until, $12 text, $13 pattern of
--- event types, $14 and $15 before, $16 limit, $17 the filter that chooses the index, $18 how many letters to look at.
+-- event types, $14 event, $15 correlation id, $16 and $17 before, $18 limit, $19 the filter that chooses the index, $20 how many letters to look at.
 --
--- One index is read in its order: that of the one filter named in $17, or by age. The other filters are asked of what it
--- gives, at most $18 letters, so that no page costs more than that. Whoever finds too few goes on behind the last one
+-- One index is read in its order: that of the one filter named in $19, or by age. The other filters are asked of what it
+-- gives, at most $20 letters, so that no page costs more than that. Whoever finds too few goes on behind the last one
 -- looked at, which every row tells; where nothing matches there is one row without an id. The value hides in a sub-select:
 -- the planner must not reason about how frequent it is (see the migration that sets n_distinct).
 WITH looked AS MATERIALIZED (
@@ -14,24 +14,29 @@ WITH looked AS MATERIALIZED (
            AND ($7::text IS NULL OR d.reason = $7)
            AND ($8::text IS NULL OR d.category = $8)
            AND ($9::text IS NULL OR d.fingerprint = $9)
-           AND ($12::text IS NULL OR d.error_message ILIKE $12 OR d.event_type ILIKE $12)
+           AND ($14::uuid IS NULL OR d.event_id = $14)
+           AND ($15::text IS NULL OR d.correlation_id = $15)
+           AND ($12::text IS NULL OR d.error_message ILIKE $12 OR d.event_type ILIKE $12 OR d.correlation_id ILIKE $12
+                OR d.event_id::text ILIKE $12)
            AND ($13::text IS NULL OR d.event_type LIKE $13) AS matches
     FROM redrive.dead_letter d
    WHERE d.org_id = $1 AND d.state = (SELECT $2::text)
-     AND ($17::text IS DISTINCT FROM 'kind' OR d.kind = (SELECT $3::text))
-     AND ($17::text IS DISTINCT FROM 'event_type' OR d.event_type = (SELECT $4::text))
-     AND ($17::text IS DISTINCT FROM 'external_system'
+     AND ($19::text IS DISTINCT FROM 'kind' OR d.kind = (SELECT $3::text))
+     AND ($19::text IS DISTINCT FROM 'event_type' OR d.event_type = (SELECT $4::text))
+     AND ($19::text IS DISTINCT FROM 'external_system'
           OR (d.external_system = (SELECT $5::text) AND d.external_system IS NOT NULL))
-     AND ($17::text IS DISTINCT FROM 'endpoint_id' OR d.endpoint_id = (SELECT $6::uuid))
-     AND ($17::text IS DISTINCT FROM 'reason' OR d.reason = (SELECT $7::text))
-     AND ($17::text IS DISTINCT FROM 'category' OR d.category = (SELECT $8::text))
-     AND ($17::text IS DISTINCT FROM 'fingerprint' OR d.fingerprint = (SELECT $9::text))
+     AND ($19::text IS DISTINCT FROM 'endpoint_id' OR d.endpoint_id = (SELECT $6::uuid))
+     AND ($19::text IS DISTINCT FROM 'reason' OR d.reason = (SELECT $7::text))
+     AND ($19::text IS DISTINCT FROM 'category' OR d.category = (SELECT $8::text))
+     AND ($19::text IS DISTINCT FROM 'fingerprint' OR d.fingerprint = (SELECT $9::text))
+     AND ($19::text IS DISTINCT FROM 'event_id' OR d.event_id = (SELECT $14::uuid))
+     AND ($19::text IS DISTINCT FROM 'correlation_id' OR d.correlation_id = (SELECT $15::text))
      AND ($10::timestamptz IS NULL OR d.created_at >= $10)
      AND ($11::timestamptz IS NULL OR d.created_at < $11)
-     AND ($14::timestamptz IS NULL OR (d.created_at, d.task_id) < ($14, $15::uuid))
-   ORDER BY d.created_at DESC, d.task_id DESC LIMIT $18),
+     AND ($16::timestamptz IS NULL OR (d.created_at, d.task_id) < ($16, $17::uuid))
+   ORDER BY d.created_at DESC, d.task_id DESC LIMIT $20),
 matched AS MATERIALIZED (
-  SELECT l.place FROM looked l WHERE l.matches ORDER BY l.created_at DESC, l.task_id DESC LIMIT $16),
+  SELECT l.place FROM looked l WHERE l.matches ORDER BY l.created_at DESC, l.task_id DESC LIMIT $18),
 ended AS MATERIALIZED (
   SELECT l.created_at AS looked_at, l.task_id AS looked_id, (SELECT count(*) FROM looked) AS looked
     FROM looked l ORDER BY l.created_at, l.task_id LIMIT 1)

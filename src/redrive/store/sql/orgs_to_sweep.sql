@@ -11,8 +11,9 @@ SELECT o.org_id, o.name, clock.now, clock.now - make_interval(secs => t.shortest
        clock.now - make_interval(secs => t.shortest_age_s) AS aged_until,
        -- Of the inbox: what a task would get that nothing else names a policy for.
        (SELECT (p.spec -> 'retention' ->> 'delivered_s')::float8 FROM redrive.policy p
-         WHERE p.org_id = o.org_id AND p.retired_at IS NULL AND (p.is_default OR p.name = 'integration')
-         ORDER BY p.is_default DESC LIMIT 1) AS acked_s
+         WHERE p.org_id = o.org_id AND p.retired_at IS NULL
+           AND (p.is_default OR p.name IN ('integration', (SELECT i.default_policy FROM redrive.installation i WHERE i.singleton)))
+         ORDER BY p.is_default DESC, p.name = 'integration' LIMIT 1) AS acked_s
   FROM clock, redrive.org o LEFT JOIN terms t ON t.org_id = o.org_id
  WHERE o.swept_at IS NULL OR o.swept_at <= clock.now - make_interval(secs => $2::float8)
  ORDER BY o.swept_at NULLS FIRST, o.org_id;

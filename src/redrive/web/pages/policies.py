@@ -49,8 +49,7 @@ class PoliciesPage:
     total: int
     next_href: str | None
     first_href: str | None
-
-    last_resort = DEFAULT_POLICY
+    last_resort: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,10 +75,10 @@ class PolicyPage:
     schedule: Schedule
     users: list[Record]  # endpoints that name it
     more_users: int
+    last_resort: str
 
     kinds = policy_words.KINDS
     categories = tuple(Category)
-    last_resort = DEFAULT_POLICY
     path = PATH
 
     @property
@@ -100,7 +99,9 @@ class PolicyPage:
 
     @property
     def deletable(self) -> bool:
-        return not self.users and not self.shape["default"] and self.name not in (None, DEFAULT_POLICY)
+        return (
+            not self.users and not self.shape["default"] and self.name not in (None, DEFAULT_POLICY, self.last_resort)
+        )
 
 
 def _rules(spec: dict[str, object], name: str) -> list[object]:
@@ -117,6 +118,7 @@ async def policies_page(request: Request, visitor: Visitor, context: Context) ->
         frame = await load_frame(session, visitor, context, PATH)
         rows = await policies.list_policies(session)
         users = await policies.count_policy_users(session)
+        last_resort = await policies.fallback_of(session)
     # All of them are few enough to be read at once, not to be drawn at once.
     names = [row["name"] for row in rows]
     left = rows[names.index(after) + 1 :] if after in names else rows
@@ -127,6 +129,7 @@ async def policies_page(request: Request, visitor: Visitor, context: Context) ->
         total=len(rows),
         next_href=f"{PATH}?after={shown[-1]['name']}" if len(left) > len(shown) else None,
         first_href=None if after is None else PATH,
+        last_resort=last_resort,
     )
     return render(request, "policies.html", page)
 
@@ -187,7 +190,7 @@ async def new_policy_page(request: Request, visitor: Visitor, context: Context) 
         row = await policies.get_policy(session, like) if _may_be_name(like) else None
     policy = PRESETS[DEFAULT_POLICY] if row is None else policy_of(row)
     shape: Shape = policy.to_spec() | {"event_types": [], "default": False, "preset": False}
-    return render(request, "policy.html", _page(frame, None, shape, policy, [], 0))
+    return render(request, "policy.html", _page(frame, None, shape, policy, [], 0, DEFAULT_POLICY))
 
 
 @router.get(f"{PATH}/{{name}}")
@@ -199,7 +202,9 @@ async def policy_page(name: str, request: Request, visitor: Visitor, context: Co
         if row is None:
             raise not_found("policy")
         users, more = await _users(session, name)
-    return render(request, "policy.html", _page(frame, name, shapes.policy(row), policy_of(row), users, more))
+        last_resort = await policies.fallback_of(session)
+    page = _page(frame, name, shapes.policy(row), policy_of(row), users, more, last_resort)
+    return render(request, "policy.html", page)
 
 
 def _may_be_name(text: str) -> bool:
@@ -211,7 +216,9 @@ async def _users(session: Session, name: str) -> tuple[list[Record], int]:
     return rows, rows[0]["n"] - len(rows) if rows else 0
 
 
-def _page(frame: Frame, name: str | None, shape: Shape, policy: Policy, users: list[Record], more: int) -> PolicyPage:
+def _page(
+    frame: Frame, name: str | None, shape: Shape, policy: Policy, users: list[Record], more: int, last_resort: str
+) -> PolicyPage:
     # Changing the kind in the editor brings up fields that the stored one has no use for: with their defaults.
     usual: Shape = {"delays_s": [5, 30, 300], "base_s": 1, "factor": policy.factor, "cap_s": policy.cap_s}
-    return PolicyPage(frame, name, usual | shape, policy, _schedule(policy), users, more)
+    return PolicyPage(frame, name, usual | shape, policy, _schedule(policy), users, more, last_resort)
