@@ -18,9 +18,10 @@ ENTRY_FIELDS = {
 }  # fmt: skip
 LETTER_FIELDS = ENTRY_FIELDS | {
     "reason", "category", "fingerprint", "state", "first_failed_at", "failed_at", "generation",
+    "run_id", "step_index",
 }  # fmt: skip
 DETAIL_FIELDS = LETTER_FIELDS | {
-    "attempts", "payload_snapshot", "config_snapshot", "run_id", "step_index", "replay", "resolution",
+    "attempts", "payload_snapshot", "config_snapshot", "replay", "resolution",
     "edit", "edited_payload", "edits", "lane", "ordering_key", "out_of_order", "halts_lane", "broker",
 }  # fmt: skip
 

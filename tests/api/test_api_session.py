@@ -44,7 +44,7 @@ async def test_signing_in_gives_a_session_and_says_who_one_is(api: Api) -> None:
     assert who == made.json
     assert (who["kind"], who["id"], who["name"], who["role"], who["scope"]) == ("user", ada["id"], "Ada", "STAFF", None)
     assert who["org"]["id"] == str(api.org_id)
-    assert who["permissions"] == ["read", "read payloads"]
+    assert who["permissions"] == ["read"]
     assert [(org["id"], org["role"]) for org in who["orgs"]] == [(str(api.org_id), "STAFF")]
     (entry,) = await audited(api, "session.login")
     assert (entry["actor"], entry["source"]) == (f"user:{ada['id']}", LOGIN_SOURCE)

@@ -7,6 +7,7 @@ import pytest
 import structlog
 
 from redrive import StepTask
+from redrive.core.permissions import Role
 from redrive.store.check import check
 from support.engine import ManualClock
 from support.holding import HoldingReceiver
@@ -333,3 +334,97 @@ async def test_d13_why_and_what_is_kept_of_an_act_hold_no_secret(
             "(SELECT string_agg(concat(d.replayed_because, d.closed_because), ' ') FROM redrive.dead_letter d))"
         )
     assert ("[redacted]" in kept, "canary" in kept) == (True, False)
+
+
+async def test_d11_rows_of_dead_letters_say_which_step_of_which_run_they_are(
+    redrive: Installation, receiver: HoldingReceiver
+) -> None:
+    run_id = await begun(redrive, receiver, 422)
+    endpoint = await redrive.api.endpoint(receiver.url)
+    receiver.usual = 422
+    await redrive.api.event(endpoint["id"], {"order": 7})
+    await redrive.work()
+    rows = (await redrive.api.get("/v1/dead-letters"))["data"]
+    assert [(row["kind"], row["run_id"], row["step_index"]) for row in rows] == [
+        ("http", None, None),
+        ("step", run_id, 1),
+    ]
+
+
+SECRETS = {"card": {"password": "canary1", "note": "sk_live_canary2"}, "amount": 1.1}
+
+
+async def died_of(redrive: Installation, receiver: HoldingReceiver, clock: ManualClock, how: str) -> str:
+    """The run whose step, which is given secrets, died so; its dead letter is written by a path of its own."""
+    policy = {"kind": "list", "delays_s": [60], "max_age_s": 30 if how == "expired" else None}
+    await redrive.api.workflow("pay", call(receiver, "charge", body="{{ input }}", policy=policy))
+    receiver.usual = 422 if how == "permanent" else 503
+    run_id = await redrive.api.run("pay", SECRETS)
+    await redrive.work()
+    task_id = (await redrive.api.run_of(run_id))["steps"][0]["log_id"]
+    match how:
+        case "skipped":
+            await redrive.api.post(f"/v1/retry-queue/{task_id}/skip", {})
+        case "skipped in bulk":
+            await redrive.api.post("/v1/retry-queue/bulk-skip?wait=true", {"ids": [task_id]})
+        case "cancelled":
+            await redrive.api.post(f"/v1/runs/{run_id}/cancel", {})
+        case "expired":
+            clock.advance(60)
+            await redrive.work()
+    return run_id
+
+
+@pytest.mark.parametrize("how", ["permanent", "skipped", "skipped in bulk", "cancelled", "expired"])
+async def test_d11_a_payload_snapshot_is_redacted_before_it_is_stored(
+    redrive: Installation, receiver: HoldingReceiver, clock: ManualClock, how: str
+) -> None:
+    run_id = await died_of(redrive, receiver, clock, how)
+    letter_id = (await redrive.api.run_of(run_id))["steps"][0]["dead_letter_id"]
+    async with redrive.stores.engine.transaction() as session:
+        row = await session._connection.fetchrow(
+            "SELECT to_jsonb(d)::text AS kept, d.payload FROM redrive.dead_letter d"
+        )
+    assert row is not None
+    assert "canary" not in row["kept"]
+    assert row["payload"] == '{"card":{"password":"[redacted]","note":"[redacted]"},"amount":1.1}'
+    letter = await redrive.api.get(f"/v1/dead-letters/{letter_id}")
+    assert letter["payload_snapshot"] == json.loads(row["payload"])
+
+
+async def test_d11_who_may_not_see_secrets_sees_none_through_the_event_either(
+    redrive: Installation, receiver: HoldingReceiver
+) -> None:
+    await redrive.api.workflow("pay", call(receiver, "charge", body="{{ input }}"))
+    receiver.usual = Answer(422, json.dumps(SECRETS).encode())
+    run_id = await redrive.api.run("pay", SECRETS)
+    await redrive.work()
+    letter = await letter_of(redrive, run_id)
+    await replay(redrive, letter, payload={**SECRETS, "edited": True}, because="password=canary3")
+    await redrive.work()
+    await redrive.api.post("/v1/events", {"event_type": "order.paid", "payload": SECRETS})
+    event_id, letter_id = letter["event_id"], letter["id"]
+    paths = [
+        *(f"/v1/events/{event_id}", f"/v1/events/{event_id}/attempts", f"/v1/events/{event_id}/status", "/v1/events"),
+        *(f"/v1/dead-letters/{letter_id}", "/v1/dead-letters", f"/v1/logs/{letter_id}"),
+        *(f"/v1/runs/{run_id}", "/v1/inbox", "/v1/audit", "/v1/audit/export"),
+    ]
+    pages = [f"/events/{event_id}", f"/app/admin/dlq/{letter_id}", f"/runs/{run_id}", "/inbox", "/app/admin/dlq"]
+    whole = await redrive.api.http.get(f"/v1/events/{event_id}")
+    assert b"canary1" in whole.body  # of an ADMIN: what is sent again is kept
+    for role in (Role.STAFF, Role.VIEWER):
+        key = (await redrive.api.post("/v1/keys", {"name": role, "role": role}))["key"]
+        client = HttpClient(redrive.host, redrive.port, key)
+        browser = HttpClient(redrive.host, redrive.port, None)
+        browser.cookies["redrive_session"] = await redrive.session_token(role)
+        for path in paths:
+            answer = await client.get(path)
+            assert (answer.status, path, b"canary" in answer.body) == (200, path, False)
+        for path in pages:
+            answer = await browser.get(path, Accept="text/html")
+            assert (answer.status, path, b"canary" in answer.body) == (200, path, False)
+        for path in (f"/app/admin/dlq/{letter_id}/payload", f"/runs/{run_id}/steps/0/input"):
+            answer = await browser.get(path)
+            assert (answer.status in (403, 404), b"canary" in answer.body) == (True, False)
+        client.close()
+        browser.close()

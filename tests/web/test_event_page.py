@@ -26,7 +26,7 @@ async def test_an_event_shows_every_task_with_its_tries_and_the_way_to_it(api: A
 
 async def test_the_payload_is_whole_for_those_who_may_read_it(api: Api) -> None:
     event_id = await api.event("n", {"token": "canary"})
-    assert '"token": "canary"' in (await read(api.staff, f"/events/{event_id}")).one("pre", aria_label="Payload").text
+    assert '"token": "canary"' in (await read(api.owner, f"/events/{event_id}")).one("pre", aria_label="Payload").text
     page = await read(api.viewer, f"/events/{event_id}")
     assert '"token": "[redacted]"' in page.one("pre", aria_label="Payload").text
     assert "canary" not in page.answer.body.decode()

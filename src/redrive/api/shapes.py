@@ -105,19 +105,19 @@ def dead_letter(row: Row) -> Shape:
         "first_failed_at": row["first_failed_at"],
         "failed_at": row["failed_at"],
         "generation": row["letter_generation"],
+        "run_id": row["run_id"],
+        "step_index": row["step"],
     }
 
 
 def dead_letter_detail(row: Row, attempts: Sequence[Row]) -> Shape:
     details: Shape = {
         "attempts": tries(attempts),
-        "payload_snapshot": _payload(row),
+        "payload_snapshot": _payload(row) if row["payload"] is None else msgspec.Raw(row["payload"].encode()),
         "config_snapshot": {
             **_configured(row),
             "policy": {"name": row["policy"], **msgspec.json.decode(row["policy_spec"], type=dict[str, object])},
         },
-        "run_id": row["run_id"],
-        "step_index": row["step"],
         "lane": row["lane"],
         "ordering_key": row["ordering_key"],
         "out_of_order": row["out_of_order"] is True,

@@ -29,7 +29,7 @@ class Scope(StrEnum):
 
 class Action(StrEnum):
     READ = "read"
-    READ_PAYLOADS = "read payloads"  # whole; others see them with what looks secret hidden
+    READ_PAYLOADS = "read payloads"  # in full; others see them with what looks secret hidden
     PRODUCE = "produce"  # events
     CONSUME = "consume"  # acknowledge and delete events
     RETRY = "retry"  # retry now, skip; operations on them
@@ -45,7 +45,7 @@ CHANGERS = frozenset({Role.OWNER, Role.ADMIN, Role.IT_MANAGER})
 
 ROLES: dict[Action, frozenset[Role]] = {
     Action.READ: frozenset(Role),
-    Action.READ_PAYLOADS: CHANGERS | {Role.STAFF},
+    Action.READ_PAYLOADS: CHANGERS,
     Action.PRODUCE: CHANGERS,
     Action.CONSUME: CHANGERS,
     Action.RETRY: CHANGERS,

@@ -16,6 +16,7 @@ from redrive.core.sweep import ExpiredTask, Expiries, SweptOrg
 from redrive.store.clock import Clock
 from redrive.store.db import Database, Record, past_deadlocks
 from redrive.store.last_errors import LOST, LastError, last_errors
+from redrive.store.snapshots import keep_payloads
 
 BATCH_TASKS = 500  # looked at; as many die at most, but for the other tasks of the last one's event
 
@@ -52,6 +53,7 @@ class Expiry:
                 errors = await last_errors(session, [org.org_id] * len(old), [row["id"] for row in old])
                 deaths = [_death(row, errors.get(row["id"])) for row in old]
                 died = await session.fetch("expire_many", self._clock.now(), org.org_id, *zip(*deaths, strict=True))
+                await keep_payloads(session, [(org.org_id, row["id"]) for row in old if row["kind"] == "step"])
         end = Floor(seen[-1]["received_at"], seen[-1]["event_id"]) if len(seen) >= BATCH_TASKS else None
         return Expiries(len(old) if self._dry_run else len(died), [_expired(row) for row in died], end)
 

@@ -24,6 +24,7 @@ from redrive.store.edits import EditError, replay_patched
 from redrive.store.operations import RETRY_QUEUE
 from redrive.store.policies import policy_of, retries_granted
 from redrive.store.retry_queue import Refusal
+from redrive.store.snapshots import keep_payloads
 
 MAX_AT_ONCE = 50  # items of an operation that are all tried at once
 
@@ -270,6 +271,8 @@ class Acts:
         given = (self._clock.now(), self._org_id, ids, categories, marks, messages)
         row = await self._session.fetchrow("skip_many", *given)
         assert row is not None
+        steps = [item["task_id"] for item in items if item["run_id"] is not None]
+        await keep_payloads(self._session, [(self._org_id, task_id) for task_id in steps])
         return row["n"], row["now"]
 
     async def _audit(self, kind: str, items: Sequence[Record]) -> None:

@@ -22,6 +22,7 @@ from redrive.store.db import Record, Session, like_literal, like_pattern
 from redrive.store.paging import LOOK_FACTOR, MAX_COUNTED, MAX_LOOKED, Page, page_of_looks
 from redrive.store.pausing import hold_of
 from redrive.store.policies import policy_of, retries_granted
+from redrive.store.snapshots import keep_payloads
 from redrive.store.workers import SERVED_BY_THE_API, SILENT_AFTER_S
 
 KEY = ("due_at", "id")
@@ -180,6 +181,8 @@ async def skip(session: Session, task_id: UUID, act: Act, clock: Clock) -> Refus
             mark = fingerprint(full["kind"], place, category, message)
             died = await session.fetchrow("skip_task", session.org_id, task_id, clock.now(), category, mark, message)
             assert died is not None, "it was locked in this transaction"
+            if entry["run_id"] is not None:
+                await keep_payloads(session, [(session.org_id, task_id)])
             await audit.record(session, act, "task.skip", "task", task_id)
             moved = transitions.Moved(entry["event_id"], task_id, retries_granted(entry, entry["attempts"]))
             how = (session, act, [moved], [message])

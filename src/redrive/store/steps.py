@@ -25,6 +25,7 @@ from redrive.store.db import Record, Session
 from redrive.store.edits import engine_edit
 from redrive.store.events import MAX_PAYLOAD_BYTES
 from redrive.store.last_errors import LastError, last_errors
+from redrive.store.snapshots import keep_payloads
 from redrive.store.transitions import tell_of, tell_run
 from redrive.store.workflows import Version, Versions
 
@@ -151,6 +152,8 @@ class Steps:
             for result in others:
                 if isinstance(result.settlement.decision, Die) and result.settlement.job.id not in cancelled:
                     _tell_death(session, result.settlement.job)
+            died = [result.settlement.job for result in others if isinstance(result.settlement.decision, Die)]
+            await keep_payloads(session, [(job.org_id, job.id) for job in died])
         await _count(session, ours)
 
     async def _advance(self, session: Session, succeeded: Sequence[Settled]) -> None:
@@ -261,6 +264,7 @@ async def skip_step(session: Session, task: Record, clock: Clock) -> None:
     place = str(task["endpoint_id"] or task["queue"])
     cause = fingerprint(task["kind"], place, category, message)
     await session.execute("skip_task", session.org_id, task["id"], clock.now(), category.value, cause, message)
+    await keep_payloads(session, [(session.org_id, task["id"])])
 
 
 def _next_index(run: Record) -> int | RunStatus:

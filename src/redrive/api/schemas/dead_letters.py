@@ -27,6 +27,8 @@ LETTER_EXAMPLE = ENTRY_EXAMPLE | {
     "first_failed_at": AT,
     "failed_at": "2026-11-15T18:03:01.931764Z",
     "generation": 0,
+    "run_id": None,
+    "step_index": None,
 }
 
 
@@ -42,6 +44,8 @@ class DeadLetter(RetryQueueEntry):
     first_failed_at: datetime | None
     failed_at: datetime
     generation: int = Field(description="How often it had been redriven before it died.")
+    run_id: UUID | None = Field(description="Of a workflow's step: the run that it belongs to.")
+    step_index: int | None
 
 
 class RetriedLetter(DeadLetter):
@@ -96,8 +100,6 @@ class DeadLetterDetail(DeadLetter):
                 "step": None,
                 "policy": {"name": "integration", **SPEC_EXAMPLE},
             },
-            "run_id": None,
-            "step_index": None,
             "replay": {"count": 0, "at": None, "by": None, "because": None, "outcome": None},
             "resolution": None,
             "edit": None,
@@ -114,8 +116,6 @@ class DeadLetterDetail(DeadLetter):
     attempts: list[Attempt]
     payload_snapshot: Any = Field(description="Any JSON; values that look secret are hidden.")
     config_snapshot: ConfigSnapshot
-    run_id: UUID | None
-    step_index: int | None
     replay: Replay
     resolution: Resolution | None
     edit: int | None = Field(description="The number of the edit that its next try sends; null: the original.")

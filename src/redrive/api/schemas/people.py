@@ -142,7 +142,7 @@ class Who(Answer):
             "org": {"id": _ORG, "name": "acme"},
             "role": "STAFF",
             "scope": None,
-            "permissions": ["read", "read payloads"],
+            "permissions": ["read"],
             "orgs": [{"id": _ORG, "name": "acme", "role": "STAFF"}],
         }
     )

@@ -3,7 +3,7 @@
 SELECT e.*, d.state AS letter_state, d.category AS letter_category, d.fingerprint, d.error_message AS letter_error,
        d.failed_at, d.created_at AS letter_created_at, d.updated_at AS letter_updated_at, d.reason AS letter_reason,
        d.replays, d.replayed_at, d.replayed_by, d.replayed_because, d.replay_outcome, d.closed_at, d.closed_by,
-       d.closed_because, d.generation AS letter_generation, d.config, CASE WHEN octet_length(b.body) <= 1048576 THEN b.body END AS body, octet_length(b.body) AS body_bytes,
+       d.closed_because, d.generation AS letter_generation, d.config, d.payload, CASE WHEN octet_length(b.body) <= 1048576 THEN b.body END AS body, octet_length(b.body) AS body_bytes,
        b.content_type, x.number AS edit, x.body AS edited_body,
        t.run_id, t.step, t.lane, t.out_of_order, t.behind, b.ordering_key, l.halted_at AS lane_halted_at, l.halted_by AS lane_halted_by
   FROM redrive.dead_letter d

@@ -45,8 +45,9 @@ SELECT r.*, ended.looked_at, ended.looked_id, ended.looked
     SELECT e.*, d.state AS letter_state, d.category AS letter_category, d.fingerprint, d.error_message AS letter_error,
            d.failed_at, d.created_at AS letter_created_at, d.updated_at AS letter_updated_at, d.reason AS letter_reason,
            d.replays, d.replayed_at, d.replayed_by, d.replayed_because, d.replay_outcome, d.closed_at, d.closed_by,
-           d.closed_because, d.generation AS letter_generation
+           d.closed_because, d.generation AS letter_generation, t.run_id, t.step
       FROM matched m
       JOIN redrive.dead_letter d ON d.ctid = m.place  -- where it was just found: no look-up
-      JOIN redrive.task_entry e ON e.org_id = d.org_id AND e.id = d.task_id) r ON true
+      JOIN redrive.task_entry e ON e.org_id = d.org_id AND e.id = d.task_id
+      JOIN redrive.task t ON t.org_id = d.org_id AND t.id = d.task_id) r ON true
  ORDER BY r.letter_created_at DESC, r.id DESC;
