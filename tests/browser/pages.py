@@ -65,7 +65,8 @@ async def _open_replay(page: Page) -> None:
 
 PAGES: Sequence[Place] = (
     Place("sign-in", "/sign-in", signed_in=False),
-    Place("dashboard", "/"),
+    Place("home", "/"),
+    Place("dashboard", "/dashboard"),
     Place("retry-queue", "/integrations/logs/retry-queue"),
     Place("dead-letters", "/integrations/logs/dead-letter-queue"),
     Place("dead-letters-selected", "/app/admin/dlq", act=_select_some),

@@ -55,7 +55,7 @@ async def deliver(engine: Engine, seconds: list[float]) -> None:
 
 async def shown_on(page: Page) -> dict[str, dict[str, str]]:
     """The percentiles of the tile, and of the table's rows."""
-    await page.goto("/?window=1h")
+    await page.goto("/dashboard?window=1h")
     tile = await page.locator("#time-to-delivery .legend").inner_text()
     found = {"tile": dict(re.findall(r"(p\d\d)\s+([\d.]+ (?:ms|s|min|h|d)(?: \d+ (?:s|min|h))?)", tile))}
     for name in ("billing", "everything"):

@@ -254,7 +254,8 @@ def test_jitter_is_drawn_as_a_range() -> None:
 
 def test_every_colour_comes_from_the_stylesheet_and_every_colour_of_it_from_the_page() -> None:
     style = CSS.read_text(encoding="utf-8")
-    page = {"ink", "muted", "line", "accent", "ok", "bad", "warn", "info", "surface", "mark"}
+    states = {"created", "delivered", "failed", "waiting", "held"}
+    page = {"ink", "muted", "line", "accent", "ok", "bad", "warn", "surface", "mark", *states}
     assert set(re.findall(r"var\(--([a-z]+)\)", style)) <= page
     assert not re.search(r"#[0-9a-fA-F]{3,8}\b|rgb", style)
     assert f"padding-left: {WORD_ROOM:.0f}px" in style

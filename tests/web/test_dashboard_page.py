@@ -21,7 +21,7 @@ def rates(choice: Choice, minutes: int, passed: timedelta, created: int, before:
         Moment(AT - timedelta(minutes=minutes), Outcomes(created=before)),
         Moment(AT, Outcomes(created=created)),
     )
-    return str(_drawn(Course(choice.period, AT + passed, moments), None, NOBODY, choice).rates)
+    return str(_drawn(Course(choice.period, AT + passed, moments), None, NOBODY, choice, (AT, moments)).rates)
 
 
 @pytest.mark.parametrize("name", ["24h", "7d", "30d"])

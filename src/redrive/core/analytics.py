@@ -38,6 +38,8 @@ class Period(Enum):
     YEAR = Reach("365d", "day", Span(timedelta(days=1), 365))
 
 
+# For a line that shows when something happened within a day.
+DAY_IN_QUARTERS = Reach("24h", "minute", Span(timedelta(minutes=15), 96))
 PERIODS = {period.value.name: period for period in Period}
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
-from redrive.core.analytics import Dimension, Outcomes, Period
+from redrive.core.analytics import Dimension, Outcomes, Period, Reach
 from redrive.core.pulse import Waits
 from redrive.store.clock import Clock
 from redrive.store.db import Record, Session
@@ -69,20 +69,28 @@ async def over_time(
     session: Session, clock: Clock, period: Period, dimension: Dimension | None = None, key: str = ""
 ) -> Course:
     """Of one key of a dimension, or of all."""
-    span = period.value.span
-    told = await session.fetch(
+    as_of, moments = await moments_of(session, clock, period.value, dimension, key)
+    return Course(period, as_of, moments)
+
+
+async def moments_of(
+    session: Session, clock: Clock, reach: Reach, dimension: Dimension | None = None, key: str = ""
+) -> tuple[datetime, tuple[Moment, ...]]:
+    """Now, and the buckets of a window, oldest first."""
+    span = reach.span
+    rows = await session.fetch(
         "analytics_over_time",
         session.org_id,
         clock.now(),
         span.bucket,
         span.buckets,
-        period.value.kept,
+        reach.kept,
         dimension or "all",
         key,
     )
-    found = {row["at"]: _outcomes(row) for row in told if row["at"] is not None}
-    moments = [told[0]["newest"] - span.bucket * back for back in reversed(range(span.buckets))]
-    return Course(period, told[0]["now"], tuple(Moment(at, found.get(at, Outcomes())) for at in moments))
+    found = {row["at"]: _outcomes(row) for row in rows if row["at"] is not None}
+    starts = [rows[0]["newest"] - span.bucket * back for back in reversed(range(span.buckets))]
+    return rows[0]["now"], tuple(Moment(at, found.get(at, Outcomes())) for at in starts)
 
 
 async def by_key(

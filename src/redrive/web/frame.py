@@ -37,7 +37,8 @@ class Place:
 
 
 PLACES = (
-    Place("/", "Dashboard", "h"),
+    Place("/", "Home", "h"),
+    Place("/dashboard", "Dashboard", "m"),
     Place("/integrations/logs/retry-queue", "Retry queue", "r", "retry_queue"),
     Place("/integrations/logs/dead-letter-queue", "Dead letters", "d", "dead_letters"),
     Place("/groups", "Groups", "g"),

@@ -16,6 +16,7 @@ from redrive.web.pages import (
     event,
     events,
     groups,
+    home,
     inbox,
     operations,
     orgs,
@@ -33,6 +34,7 @@ from redrive.web.visitor import PageRoute, problem_page
 
 _PAGES = (
     sign_in,
+    home,
     dashboard,
     retry_queue,
     dead_letters,

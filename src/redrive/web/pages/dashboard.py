@@ -1,30 +1,25 @@
-"""The dashboard: what came in, went out and failed lately, where it hurts, and whether anybody is working."""
+"""The dashboard: what came in, went out and failed over a time, and how deliveries went by endpoint, type or system."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from fastapi import APIRouter, Request, Response
 from markupsafe import Markup
 
 from redrive.api.context import Context
-from redrive.core.analytics import Dimension, Outcomes, Period
+from redrive.core.analytics import DAY_IN_QUARTERS, Dimension, Outcomes, Period
 from redrive.core.pulse import Window, below_marks
-from redrive.store import analytics, groups, pulse
+from redrive.store import analytics, pulse
 from redrive.store.analytics import Course, Moment, Ranking
-from redrive.store.db import Session
-from redrive.store.dead_letters import DeadLetterFilter
-from redrive.store.pulse import Pulse, Standing, WorstEndpoint
+from redrive.store.pulse import Pulse, Standing
 from redrive.web.charts import Part, Series, Unit, bars, donut, gauge, lines
 from redrive.web.frame import Frame, load_frame
-from redrive.web.pages.groups import Group, shown_groups
 from redrive.web.render import render
-from redrive.web.search import Search
 from redrive.web.visitor import PageRoute, Visitor
 
-PATH = "/"
+PATH = "/dashboard"
 TARGET = 0.95  # of what ends: more failures than that are an alarm
-MAX_GROUPS = 5
 MAX_KEYS = 8
 # Of a bucket, before it has a rate: one event in its first second is no 60 a minute.
 LEAST_PASSED = timedelta(minutes=1)
@@ -65,7 +60,7 @@ BY = {
 
 @dataclass(frozen=True, slots=True)
 class Charts:
-    """The seven, drawn; the depth of the queue only as far as it is known."""
+    """All of them, drawn; the depth of the queue only as far as it is known."""
 
     standing: Markup
     rates: Markup
@@ -73,6 +68,7 @@ class Charts:
     retries: Markup
     waits: Markup
     failed: Markup
+    failures: Markup
     depth: Markup | None
 
 
@@ -83,9 +79,6 @@ class DashboardPage:
     course: Course
     standing: Standing
     charts: Charts
-    worst: list[WorstEndpoint]
-    groups: list[Group]
-    groups_total: int | None
     whole: Outcomes  # how deliveries went in the same time, and by what is chosen
     ranking: Ranking
 
@@ -116,38 +109,44 @@ async def dashboard_page(request: Request, visitor: Visitor, context: Context) -
         course = await analytics.over_time(session, context.clock, choice.period)
         ranking = await analytics.by_key(session, context.clock, choice.period, by, limit=MAX_KEYS)
         beat = None if choice.depth is None else await pulse.pulse(session, context.clock, choice.depth)
-        worst = await pulse.worst_endpoints(session, context.clock)
-        found = await groups.list_groups(session, DeadLetterFilter(), limit=MAX_GROUPS)
-        causes = await _groups(session, found, frame)
-    charts = _drawn(course, beat, standing, choice)
-    page = DashboardPage(frame, choice, course, standing, charts, worst, causes, found.total, course.whole, ranking)
+        day = await analytics.moments_of(session, context.clock, DAY_IN_QUARTERS)
+    charts = _drawn(course, beat, standing, choice, day)
+    page = DashboardPage(frame, choice, course, standing, charts, course.whole, ranking)
     return render(request, "dashboard.html", page)
-
-
-async def _groups(session: Session, found: groups.Groups, frame: Frame) -> list[Group]:
-    return await shown_groups(session, found, Search({}), frame.now, "open")
 
 
 def _minutes(course: Course) -> float:
     return course.period.value.span.bucket / timedelta(minutes=1)
 
 
-def _passed(moment: Moment, course: Course) -> float | None:
+def _passed(at: datetime, as_of: datetime, bucket_min: float) -> float | None:
     """Minutes of a bucket: of the last one those that have passed, None where it has only just begun."""
-    passed = course.as_of - moment.at
-    return min(passed / timedelta(minutes=1), _minutes(course)) if passed >= LEAST_PASSED else None
+    passed = as_of - at
+    return min(passed / timedelta(minutes=1), bucket_min) if passed >= LEAST_PASSED else None
 
 
-def _drawn(course: Course, beat: Pulse | None, standing: Standing, choice: Choice) -> Charts:
-    moments = [moment.at.strftime("%d %b %H:%M") for moment in course.moments]
-    minutes = [_passed(moment, course) for moment in course.moments]
+def _per_minute(
+    name: str, label: str, as_of: datetime, moments: Sequence[Moment], bucket_min: float, of: Callable[[Outcomes], int]
+) -> Series:
+    passed = [_passed(moment.at, as_of, bucket_min) for moment in moments]
+    values = [
+        of(moment.outcomes) / minutes if minutes else None for moment, minutes in zip(moments, passed, strict=True)
+    ]
+    return Series(name, label, values)
+
+
+def _drawn(
+    course: Course,
+    beat: Pulse | None,
+    standing: Standing,
+    choice: Choice,
+    day: tuple[datetime, Sequence[Moment]],
+) -> Charts:
+    moments = [_shown(moment.at) for moment in course.moments]
     whole = course.whole
 
     def per_minute(name: str, of: Callable[[Outcomes], int]) -> Series:
-        places = zip(course.moments, minutes, strict=True)
-        return Series(
-            name, name, [None if passed is None else of(moment.outcomes) / passed for moment, passed in places]
-        )
+        return _per_minute(name, name, course.as_of, course.moments, _minutes(course), of)
 
     ended = [saved + lost for saved, lost in zip(whole.saved, whole.lost, strict=True)]
     return Charts(
@@ -186,13 +185,32 @@ def _drawn(course: Course, beat: Pulse | None, standing: Standing, choice: Choic
             moments=moments,
             unit=Unit.RATE,
         ),
+        failures=lines(
+            "Failed per minute, last 24 hours",
+            [
+                _per_minute(
+                    "failed",
+                    "failed events per minute",
+                    *day,
+                    DAY_IN_QUARTERS.span.bucket / timedelta(minutes=1),
+                    lambda outcomes: outcomes.events_failed,
+                )
+            ],
+            start="24 h ago",
+            moments=[_shown(moment.at) for moment in day[1]],
+            adds_up=False,
+        ),
         depth=None
         if beat is None
         else lines(
             "Queue depth",
             [Series("depth", "open tasks", [bucket.depth for bucket in beat.buckets])],
             start=choice.ago,
-            moments=[bucket.at.strftime("%d %b %H:%M") for bucket in beat.buckets],
+            moments=[_shown(bucket.at) for bucket in beat.buckets],
             adds_up=False,
         ),
     )
+
+
+def _shown(at: datetime) -> str:
+    return at.strftime("%d %b %H:%M")

@@ -161,6 +161,6 @@ def _group(row: Record, names: Mapping[UUID, str], trend: Trend, search: Search)
         place=row["external_system"] or names.get(row["endpoint_id"]) or row["kind"],
         error_message=row["error_message"],
         sample_id=row["sample_id"],
-        trend=sparkline(said, trend.counts),
+        trend=sparkline(said, trend.counts, name="failed"),
         href=search.changed("group", row["fingerprint"]).address(LETTERS),
     )
