@@ -1,5 +1,7 @@
 """Alive, ready, described; and a bug is a 500 that tells nothing."""
 
+import asyncpg
+import pytest
 import structlog
 
 from .conftest import Api
@@ -24,6 +26,22 @@ async def test_an_api_whose_database_takes_no_writes_is_alive_but_not_ready(own_
     refused = await own_api.owner.post("/v1/events", {"event_type": "a", "payload": 1})
     assert refused.status == 503
     assert "retry-after" in refused.headers
+
+
+@pytest.mark.parametrize("table", ["event", "task", "counter", "pulse"])
+async def test_an_api_that_could_not_commit_an_event_is_not_ready(own_api: Api, table: str) -> None:
+    """Its database answers, but something holds a table: whoever balances load must not send events here."""
+    connection = await asyncpg.connect(own_api.url)
+    try:
+        async with connection.transaction():
+            await connection.execute(f"LOCK TABLE redrive.{table} IN EXCLUSIVE MODE")
+            ready = await own_api.nobody.get("/readyz")
+            assert ready.status == 503
+            assert "something holds a lock" in ready.json["detail"]
+            assert (await own_api.nobody.get("/healthz")).status == 200
+        assert (await own_api.nobody.get("/readyz")).json == {"status": "ready"}
+    finally:
+        await connection.close()
 
 
 async def test_a_bug_is_a_500_without_internals_and_a_line_in_the_log(own_api: Api) -> None:

@@ -8,6 +8,13 @@ async def is_writable(db: Database) -> bool:
     return bool(row and row["is_writable"])
 
 
+async def prove_commits(db: Database) -> None:
+    """Commit something, where events would be stored: waits as long as they would, for a lock or for the disk."""
+    async with db.transaction() as session:
+        await session.execute("lock_for_events")
+        await session.fetchrow("note_commit")
+
+
 async def why_not_writable(db: Database) -> str | None:
     """For a person to read; None: it is."""
     try:
