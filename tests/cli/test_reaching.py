@@ -12,16 +12,21 @@ import asyncpg
 import pytest
 
 from redrive.cli import connect
+from redrive.cli.options import Where
 from redrive.cli.runner import NO_ANSWER, UNREACHABLE, Unreachable, _code_of
 from redrive.doctor.diagnose import CONNECTION, diagnose
 from redrive.settings import load_settings
 from redrive.store import db
-from redrive.store.check import RULES
+from redrive.store.check import RULES, check
 from redrive.store.clock import DatabaseClock
 from redrive.store.db import Database
+from redrive.store.dead_letters import DeadLetterFilter, list_dead_letters
 from redrive.store.embedded import EmbeddedPostgres, running_url
+from redrive.store.events import NewEvent, accept
+from redrive.store.orgs import new_id
 from redrive.store.overview import overview
 from redrive.store.postgres_folder import live_processes
+from redrive.store.retry_queue import RetryQueueFilter, list_retry_queue
 
 from .command import COMMAND, clean_env, redrive
 from .world import SECRET_KEY, World
@@ -111,6 +116,48 @@ async def test_a_time_that_is_over_on_our_side_is_told_in_the_same_words(
     async with _locked(world):
         assert await asyncio.to_thread(_code_of, look, asyncio.run) == UNREACHABLE
     assert capsys.readouterr().err == f"{NO_ANSWER}\n"
+
+
+@pytest.mark.parametrize("how", ["as the engine", "as the app", "of all orgs"])
+async def test_every_command_waits_for_each_answer_no_longer_than_a_person_would(
+    world: World, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], how: str
+) -> None:
+    """With connecting and closing, a person hears within 15 s of a database that is locked or away."""
+    longest_s = max(db.CONNECT_TIMEOUT_S, connect.STARTING_PATIENCE_S, connect.STATEMENT_WITHIN_S)
+    assert longest_s + db.CLOSE_WITHIN_S + db.TIDY_WITHIN_S < 15
+    monkeypatch.setattr(connect, "STATEMENT_WITHIN_S", 0.3)
+    place = Where(data_dir=None, database_url=world.url, org="default")
+
+    async def look() -> bool:
+        if how == "of all orgs":
+            async with connect.open_installation(place) as engine:
+                await overview(engine, None, DatabaseClock())
+            return True
+        async with connect.open_desk(place) as desk:
+            if how == "as the engine":
+                await accept(desk.engine, [NewEvent(desk.org_id, new_id(), "order.paid", b"{}")], DatabaseClock())
+            else:
+                async with desk.session() as session:
+                    await list_dead_letters(session, DeadLetterFilter(), limit=1, after=None)
+                    await list_retry_queue(session, RetryQueueFilter(), limit=1, after=None)
+        return True
+
+    async with _locked(world):
+        assert await asyncio.to_thread(_code_of, look, asyncio.run) == UNREACHABLE
+    assert capsys.readouterr().err == f"{NO_ANSWER}\n"
+
+
+async def test_a_command_that_may_take_long_says_what_it_waits_for(
+    world: World, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(connect, "STATEMENT_WITHIN_S", 0.1)
+    async with _locked(world):
+        checking = asyncio.create_task(connect.with_a_note(check(world.url), connect.SLOW))
+        async with asyncio.timeout(20):
+            while not (told := capsys.readouterr().err):
+                await asyncio.sleep(0.02)
+        assert told == f"Still waiting. {connect.SLOW}\n"
+    assert (await checking).clean
 
 
 async def test_a_setting_that_cannot_be_used_is_wrong_usage(world: World) -> None:

@@ -16,6 +16,7 @@ MAX_EVENT_TYPES = 100
 SHOWN_BESIDES = frozenset({"preset", "created_at"})  # read-only: taken back unread, so that GET, edit, PUT works
 
 _NOT_SPEC = SHOWN_BESIDES | {"name", "event_types", "default"}
+POLICY_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from redrive.cli.connect import reach, settings_of
+from redrive.cli.connect import SLOW, reach, settings_of, with_a_note
 from redrive.cli.options import AsJson, Place, command
 from redrive.cli.output import Column, emit, note, say, table
 from redrive.cli.runner import run
@@ -30,7 +30,7 @@ def check_(
 
     async def work() -> bool:
         async with reach(settings_of(place)) as url:
-            report = await check(url, grace_s=grace_s)
+            report = await with_a_note(check(url, grace_s=grace_s), SLOW)
         if as_json:
             emit(_shape(report, by_org))
         else:

@@ -8,10 +8,10 @@ import asyncio
 import getpass
 import os
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, TypedDict, TypeVar
 from uuid import UUID
 
 import asyncpg
@@ -22,7 +22,7 @@ from redrive.cli.runner import Refused, Unreachable
 from redrive.core.brief import words_of
 from redrive.settings import Settings, load_settings
 from redrive.store.audit import Act
-from redrive.store.db import LOST, Database, Session, connect, shown
+from redrive.store.db import LOST, Database, Pooler, Session, connect, shown
 from redrive.store.embedded import EmbeddedPostgres, running_url
 from redrive.store.migrate import load_migrations, schema_version
 from redrive.store.orgs import find_org, prove_seal
@@ -31,6 +31,21 @@ from redrive.store.seal import Sealer
 
 STARTING_PATIENCE_S = 10.0  # a server that is just being started, or is recovering
 POLL_S = 0.1
+STATEMENT_WITHIN_S = 10.0  # each statement of a command; with connecting and closing a person hears of it within 15 s
+
+
+SLOW = "The database is at work, is overloaded, or something holds a lock: `redrive doctor` says who."
+
+T = TypeVar("T")
+
+
+class Terms(TypedDict):
+    """How a command's connections are opened."""
+
+    size: int
+    name: str
+    pooler: Pooler
+    command_timeout_s: float
 
 
 class Located(NamedTuple):
@@ -82,12 +97,13 @@ async def open_desk(where: Where, *, size: int = 1) -> AsyncIterator[Desk]:
     settings = settings_of(where)
     async with reach(settings) as url:
         pooler = settings.pooler
-        engine = await Database.open(url, role="redrive_engine", size=size, name="redrive-cli", pooler=pooler)
+        terms: Terms = {"size": size, "name": "redrive-cli", "pooler": pooler, "command_timeout_s": STATEMENT_WITHIN_S}
+        engine = await Database.open(url, role="redrive_engine", **terms)
         try:
             org_id = await find_org(engine, where.org)
             if org_id is None:
                 raise Refused(f'There is no org named "{where.org}" here. Name another with --org.')
-            app = await Database.open(url, role="redrive_app", size=size, name="redrive-cli", pooler=pooler)
+            app = await Database.open(url, role="redrive_app", **terms)
             try:
                 yield Desk(settings, url, engine, app, org_id, where.org)
             finally:
@@ -101,7 +117,14 @@ async def open_installation(place: Place) -> AsyncIterator[Database]:
     """Every org, as the engine sees them."""
     settings = settings_of(place)
     async with reach(settings) as url:
-        engine = await Database.open(url, role="redrive_engine", size=1, name="redrive-cli", pooler=settings.pooler)
+        engine = await Database.open(
+            url,
+            role="redrive_engine",
+            size=1,
+            name="redrive-cli",
+            pooler=settings.pooler,
+            command_timeout_s=STATEMENT_WITHIN_S,
+        )
         try:
             yield engine
         finally:
@@ -145,7 +168,7 @@ async def answered_version(settings: Settings, url: str, patience_s: float = 0.0
     until = time.monotonic() + patience_s
     while True:
         try:
-            connection = await connect(url, name="redrive-cli")
+            connection = await connect(url, name="redrive-cli", command_timeout_s=STATEMENT_WITHIN_S)
         except (OSError, asyncpg.CannotConnectNowError) as problem:
             if time.monotonic() >= until:
                 raise _unreachable(settings, url, problem) from problem
@@ -189,6 +212,15 @@ def _require(version: int, url: str) -> None:
             f"The database {shown(url)} is at schema {version}, this Redrive needs {known}. Bring it up to date with "
             "`redrive migrate`."
         )
+
+
+async def with_a_note(work: Awaitable[T], waits_for: str) -> T:
+    """Work of a command that may take long by right. Where it does, a person is told what it may be waiting for."""
+    task = asyncio.ensure_future(work)
+    done, _ = await asyncio.wait({task}, timeout=STATEMENT_WITHIN_S)
+    if not done:
+        note(f"Still waiting. {waits_for}")
+    return await task
 
 
 async def proven_sealer(settings: Settings, engine: Database) -> Sealer:

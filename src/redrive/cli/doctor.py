@@ -7,7 +7,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from redrive.cli.connect import located, settings_of
+from redrive.cli.connect import located, settings_of, with_a_note
 from redrive.cli.options import AsJson, Place, command
 from redrive.cli.output import console, emit
 from redrive.cli.runner import Unreachable, run
@@ -50,7 +50,8 @@ async def _diagnosed(place: Place) -> Diagnosis:
         return unreadable(str(problem))
     try:
         async with located(settings) as there:
-            return await diagnose(settings, there.url, nobody_runs=there.was_started)
+            examined = diagnose(settings, there.url, nobody_runs=there.was_started)
+            return await with_a_note(examined, "The database is slow to answer, or something holds a lock.")
     except (Unreachable, EmbeddedError) as problem:
         return without_database(await diagnose(settings, None), str(problem))
 

@@ -12,7 +12,7 @@ from redrive.api.endpoint_input import (
     MIN_BLOCK_S,
     MIN_RATE_PER_S,
 )
-from redrive.cli import endpoint_health, lanes, shapes
+from redrive.cli import endpoint_change, endpoint_health, lanes, shapes
 from redrive.cli.connect import act_of, open_desk
 from redrive.cli.endpoint_given import APPRISE_VARIABLE, check_place, check_route, check_texts, given_url
 from redrive.cli.lookup import find_endpoint, require_one_of
@@ -39,10 +39,11 @@ CLOCK = DatabaseClock()
 
 app = typer.Typer(
     no_args_is_help=True,
-    help="Endpoints: list, show, add, pause, disable, resume their lanes, rotate secrets, test, delete.",
+    help="Endpoints: list, show, add, update, pause, disable, resume their lanes, rotate secrets, test, delete.",
 )
 
 endpoint_health.add_to(app)
+endpoint_change.add_to(app)
 lanes.add_to(app)
 
 

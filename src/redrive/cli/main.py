@@ -24,6 +24,7 @@ from redrive.cli import (
     pausing,
     policy,
     retention,
+    retries,
     runs,
     send,
     serve,
@@ -78,6 +79,7 @@ for name, noun in (
     ("workflows", workflows),
     ("runs", runs),
     ("retention", retention),
+    ("retries", retries),
 ):
     app.add_typer(noun.app, name=name)
 

@@ -2,7 +2,7 @@
 
 import typer
 
-from redrive.cli.connect import reach, settings_of
+from redrive.cli.connect import SLOW, reach, settings_of, with_a_note
 from redrive.cli.options import AsJson, Place, command
 from redrive.cli.output import emit, note
 from redrive.cli.runner import run
@@ -22,7 +22,7 @@ def migrate_(place: Place, as_json: AsJson = False) -> None:
         async with reach(settings, any_schema=True) as url:
             connection = await connect(settings.direct_url(url) or url, name="redrive-migrate")
             try:
-                applied = await migrate(connection)
+                applied = await with_a_note(migrate(connection), SLOW)
                 version = await schema_version(connection)
             finally:
                 await connection.close()

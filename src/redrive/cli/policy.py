@@ -4,8 +4,11 @@ from typing import Annotated
 
 import typer
 
+from redrive.api.policy_input import POLICY_NAME, read_policy
+from redrive.api.problems import Problem
 from redrive.cli import shapes
 from redrive.cli.connect import act_of, open_desk
+from redrive.cli.given import json_of, value_of
 from redrive.cli.options import AsJson, Because, Where, command
 from redrive.cli.output import Column, emit, note, table
 from redrive.cli.runner import Refused, WrongUsage, run
@@ -13,9 +16,12 @@ from redrive.core.policy import Policy, PreviewRow, preview
 from redrive.store.db import Record
 from redrive.store.policies import (
     MAX_BOUND_TYPES,
+    MAX_POLICIES,
     Binding,
     InUse,
     TooManyBound,
+    TooManyPolicies,
+    binding_of,
     delete_policy,
     get_policy,
     list_policies,
@@ -25,8 +31,9 @@ from redrive.store.policies import (
 
 MAX_TEXT_CHARS = 200
 MAX_EVENT_TYPES = 100
+MAX_SPEC_BYTES = 64 * 1024
 
-app = typer.Typer(no_args_is_help=True, help="Retry policies: list, preview, bind, delete.")
+app = typer.Typer(no_args_is_help=True, help="Retry policies: list, preview, set, bind, delete.")
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The policy's name.")]
 
@@ -108,6 +115,52 @@ def bind(
             emit(shapes.policy(row))
         else:
             note(f'Policy "{name}" is for {_events_of(row) or "the events and endpoints that name it, no others"}.')
+        return True
+
+    run(work)
+
+
+@command(app, "set")
+def set_(
+    where: Where,
+    name: Name,
+    spec: Annotated[str, typer.Argument(metavar="JSON|-|@FILE", help="The policy, as PUT /v1/policies takes it.")],
+    because: Because = None,
+    as_json: AsJson = False,
+) -> None:
+    """Make or replace a policy. Which events it is for stays, unless the JSON says so. Accepted tasks keep theirs."""
+
+    async def work() -> bool:
+        if not POLICY_NAME.fullmatch(name):
+            raise WrongUsage("A policy's name has 1 to 100 letters, digits, dots, hyphens or underscores.")
+        given = value_of(json_of(spec, "The policy", MAX_SPEC_BYTES), "The policy", MAX_SPEC_BYTES)
+        if not isinstance(given, dict):
+            raise WrongUsage("The policy is a JSON object.")
+        if given.get("name", name) != name:
+            raise WrongUsage("The name in the JSON is another one. Leave it out.")
+        try:
+            policy, binding = read_policy(given)
+        except Problem as problem:
+            told = "; ".join(f"{'.'.join(map(str, error.loc[1:])) or 'policy'} {error.msg}" for error in problem.errors)
+            raise WrongUsage(f"The policy cannot be used: {told}.") from None
+        async with open_desk(where) as desk, desk.session() as session:
+            found = await get_policy(session, name)
+            if found is not None:
+                before = binding_of(found)
+                binding = Binding(
+                    binding.event_types if "event_types" in given else before.event_types,
+                    binding.is_default if "default" in given else before.is_default,
+                )
+            try:
+                row = await put_policy(session, name, policy, act_of(because), binding)
+            except TooManyBound:
+                raise Refused(f"An org's policies are for {MAX_BOUND_TYPES} event types at most.") from None
+            except TooManyPolicies:
+                raise Refused(f"An org has at most {MAX_POLICIES} policies. Delete one that nothing names.") from None
+        if as_json:
+            emit(shapes.policy(row))
+        else:
+            note(f'Policy "{name}" is {"made" if found is None else "replaced"}. `redrive policy preview` shows it.')
         return True
 
     run(work)

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from redrive.cli.connect import act_of, reach, settings_of
+from redrive.cli.connect import SLOW, act_of, reach, settings_of, with_a_note
 from redrive.cli.options import AsJson, Place, command
 from redrive.cli.output import Column, emit, note, table
 from redrive.cli.runner import Refused, run
@@ -40,7 +40,7 @@ def run_(
                 lambda: open_sweeper(settings, url, act, dry_run=dry_run), every_s=0, dice=lambda: 0.5, rest=0
             )
             try:
-                swept = await janitor.sweep(rested_s=0)
+                swept = await with_a_note(janitor.sweep(rested_s=0), SLOW)
             except ArchiveError as error:
                 raise Refused(str(error)) from error
             except ExpiryFailed as error:

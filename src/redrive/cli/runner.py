@@ -79,9 +79,9 @@ class ReaderGone(Exception):
     """Whoever read our output has seen enough. No OSError either."""
 
 
-def run(work: Callable[[], Work]) -> None:
-    """Carry out a command; it answers whether all is well. Ends the program."""
-    set_up_logs("console", "warning", service="redrive-cli")
+def run(work: Callable[[], Work], *, level: str = "warning") -> None:
+    """Carry out a command; it answers whether all is well. Ends the program. `level`: of the lines that are shown."""
+    set_up_logs("console", level, service="redrive-cli")
     run_service(work, asyncio.run)
 
 

@@ -9,7 +9,7 @@ from uuid import UUID
 import typer
 from rich.text import Text
 
-from redrive.cli.connect import reach, settings_of
+from redrive.cli.connect import STATEMENT_WITHIN_S, reach, settings_of
 from redrive.cli.options import AsJson, Place, command
 from redrive.cli.output import cell, console, emit, note
 from redrive.cli.runner import LOST, Refused, WrongUsage, run
@@ -114,7 +114,14 @@ def _direct(settings: Settings, url: str) -> str:
 async def _org_id(settings: Settings, url: str, org: str | None) -> UUID | None:
     if org is None:
         return None
-    engine = await Database.open(url, role="redrive_engine", size=1, name="redrive-tail", pooler=settings.pooler)
+    engine = await Database.open(
+        url,
+        role="redrive_engine",
+        size=1,
+        name="redrive-tail",
+        pooler=settings.pooler,
+        command_timeout_s=STATEMENT_WITHIN_S,
+    )
     try:
         org_id = await find_org(engine, org)
     finally:

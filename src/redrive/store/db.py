@@ -129,9 +129,15 @@ class Database:
 
     @staticmethod
     async def open(
-        url: str, *, role: DatabaseRole, size: int = 10, name: str = "redrive", pooler: Pooler = "none"
+        url: str,
+        *,
+        role: DatabaseRole,
+        size: int = 10,
+        name: str = "redrive",
+        pooler: Pooler = "none",
+        command_timeout_s: float | None = None,
     ) -> "Database":
-        """`pooler`: what stands between here and the server."""
+        """`pooler`: what stands between here and the server. `command_timeout_s`: how long to wait for each answer."""
         terms = {"role": role, **(_APP_PLANS if role == "redrive_app" else ENGINE_PLANS)}
         options: dict[str, Any] = {"server_settings": {"application_name": name, "timezone": "UTC"}}
         if pooler == "none":
@@ -142,7 +148,7 @@ class Database:
             url,
             min_size=1,
             max_size=size,
-            command_timeout=COMMAND_TIMEOUT_S,
+            command_timeout=COMMAND_TIMEOUT_S if command_timeout_s is None else command_timeout_s,
             timeout=CONNECT_TIMEOUT_S,
             max_inactive_connection_lifetime=300,
             reset=leave_as_is,

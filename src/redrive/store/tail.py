@@ -26,7 +26,7 @@ GATHER_S = 0.3  # a little longer than processes gather: what they saw is put in
 ACTS_OVERLAP = timedelta(seconds=5)  # what began earlier may be committed later
 MAX_ACTS = 2_000  # read at once
 MAX_QUEUED = 5_000  # lines that were not printed yet; more are counted
-COMMAND_TIMEOUT_S = 20.0
+COMMAND_TIMEOUT_S = 10.0
 LEAVE_WITHIN_S = 1.0
 
 Line = dict[str, Any]

@@ -1,6 +1,5 @@
 """Policies: which there are, which events they are for, what schedule each makes, and changes to them."""
 
-import re
 from typing import Annotated
 
 import asyncpg
@@ -11,7 +10,7 @@ from redrive.api import shapes
 from redrive.api.answers import answer
 from redrive.api.auth import SCHEMES, Manager, Reader
 from redrive.api.context import ApiContext, Context, act_of
-from redrive.api.policy_input import read_policy
+from redrive.api.policy_input import POLICY_NAME, read_policy
 from redrive.api.problems import FieldError, Problem, invalid, not_found
 from redrive.api.queries import no_query
 from redrive.api.schemas.base import Page, shows
@@ -29,13 +28,11 @@ from redrive.store.policies import (
     policy_of,
 )
 
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
-
 router = APIRouter(prefix="/v1/policies", tags=["policies"], dependencies=[*SCHEMES, Depends(no_query)])
 
 _Given = Annotated[dict[str, object], WithJsonSchema(SPEC_SCHEMA), Body()]
 # Described, not enforced here: a name that cannot be is a 404 when asked for, and a 422 when given.
-_Name = Annotated[str, Path(json_schema_extra={"pattern": f"^{_NAME.pattern}$"}, examples=["integration"])]
+_Name = Annotated[str, Path(json_schema_extra={"pattern": f"^{POLICY_NAME.pattern}$"}, examples=["integration"])]
 
 
 @router.get("", responses=shows(Page[PolicyShape]))
@@ -53,7 +50,7 @@ async def preview_draft(given: _Given, caller: Manager) -> Response:
     name = given.get("name", "")
     if not isinstance(name, str):
         raise invalid(FieldError(("body", "name"), "must be text, or be left out"))
-    return answer(shapes.policy_preview(name if _NAME.fullmatch(name) else None, policy))
+    return answer(shapes.policy_preview(name if POLICY_NAME.fullmatch(name) else None, policy))
 
 
 @router.get("/{name}", responses=shows(PolicyShape))
@@ -70,7 +67,7 @@ async def preview_policy(name: _Name, caller: Reader, context: Context) -> Respo
 
 
 async def _policy(name: str, caller: Caller, context: ApiContext) -> Record:
-    if not _NAME.fullmatch(name):
+    if not POLICY_NAME.fullmatch(name):
         raise not_found("policy")
     async with context.tenant(caller) as session:
         row = await policies.get_policy(session, name)
@@ -82,7 +79,7 @@ async def _policy(name: str, caller: Caller, context: ApiContext) -> Record:
 @router.put("/{name}", responses=shows(PolicyShape))
 async def put_policy(name: _Name, request: Request, given: _Given, caller: Manager, context: Context) -> Response:
     """Make or replace a policy, all of it. Tasks accepted before keep the one they were accepted under."""
-    if not _NAME.fullmatch(name):
+    if not POLICY_NAME.fullmatch(name):
         message = "must be 1 to 100 letters, digits, dots, hyphens or underscores, beginning with a letter or digit"
         raise invalid(FieldError(("path", "name"), message))
     if given.get("name", name) != name:
@@ -107,7 +104,7 @@ async def put_policy(name: _Name, request: Request, given: _Given, caller: Manag
 @router.delete("/{name}", status_code=204)
 async def delete_policy(name: _Name, request: Request, caller: Manager, context: Context) -> Response:
     """Take a policy away that nothing names any more. Tasks accepted under it keep it."""
-    if not _NAME.fullmatch(name):
+    if not POLICY_NAME.fullmatch(name):
         raise not_found("policy")
     async with context.tenant(caller) as session:
         deleted = await policies.delete_policy(session, name, act_of(request, caller))
