@@ -8,7 +8,7 @@ from redrive.core.decide import Reason
 from redrive.core.lifecycle import OPEN_STATES, TaskState
 from redrive.core.policy import DAY_S, Retention
 from redrive.core.presets import PRESETS
-from redrive.core.retention import Finished, acked_goes_at, event_goes_at, task_goes_at
+from redrive.core.retention import Finished, event_goes_at, inbox_goes_at, task_goes_at
 
 RECEIVED = datetime(2031, 5, 4, tzinfo=UTC)
 FAILED, ENDED = RECEIVED + timedelta(hours=1), RECEIVED + timedelta(hours=2)
@@ -53,7 +53,8 @@ def test_an_event_goes_with_its_last_task_and_not_while_one_is_kept() -> None:
     assert event_goes_at([]) is None
 
 
-def test_what_was_acknowledged_goes_later_and_the_rest_of_the_inbox_never() -> None:
-    assert acked_goes_at(Retention(), ENDED) == ENDED + timedelta(seconds=30 * DAY_S)
-    assert acked_goes_at(Retention(), None) is None
-    assert acked_goes_at(KEPT, ENDED) is None
+def test_what_was_acknowledged_goes_later_and_the_rest_of_the_inbox_if_the_policy_says_so() -> None:
+    assert inbox_goes_at(Retention(), FAILED, ENDED) == ENDED + timedelta(seconds=30 * DAY_S)
+    assert inbox_goes_at(Retention(), FAILED, None) is None
+    assert inbox_goes_at(KEPT, FAILED, ENDED) is None
+    assert inbox_goes_at(Retention(received_s=DAY_S), ENDED, None) == ENDED + timedelta(seconds=DAY_S)

@@ -95,6 +95,25 @@ async def test_a_retry_a_redrive_and_the_steps_of_a_run_are_in_the_trace_of_the_
     assert own.parent_id == steps[1].span_id
 
 
+async def test_c21_status_queries_are_traced_by_both_ways(database_url: str) -> None:
+    async with open_collector() as collector:
+        env = {"REDRIVE_OTEL_ENDPOINT": collector.url, "REDRIVE_TRACE_SHARE": "0"}
+        async with serve("--no-worker", "--database-url", database_url, env=env) as served:
+            api = Remote(served.host, served.port, ADMIN_KEY)
+            event_id = (await api.post("/v1/events", {"event_type": "nobody.asked", "payload": 1}))["event_id"]
+            path = f"/v1/events/{event_id}/status"
+            for case in (event_id, event_id.upper()):  # the second goes the long way, through the route
+                answered = await api.http.get(f"/v1/events/{case}/status", traceparent=SAMPLED)
+                assert answered.json["status"] == "received"
+            await api.http.get(path, traceparent=f"00-{'7' * 32}-{CALLER}-00")
+            await api.get(path)
+            spans = await collector.wait_for(2, name="status")
+            api.close()
+    assert [(span.trace_id, span.parent_id, span.kind) for span in spans] == [(TRACE, CALLER, SERVER)] * 2
+    assert {span.attributes["redrive.event_id"] for span in spans} == {event_id}
+    assert {span.attributes["redrive.status"] for span in spans} == {"received"}
+
+
 def _facts(span: Collected) -> tuple[int, int, int]:
     told = span.attributes
     return told["http.response.status_code"], told["redrive.attempt"], told["redrive.generation"]

@@ -280,7 +280,7 @@ ENGINE = [
     *(Case("keep_dead_messages", _kept, index) for index in ("dead_letter_pkey", "attempt_pkey", "task_pkey")),
 ]
 JANITOR = [
-    Case("sweep_pick", lambda facts: (*_swept(facts), START, UUID(int=0), 1.0, 500), "event_by_age", sorts=False),
+    Case("sweep_pick", lambda facts: (*_swept(facts), START, UUID(int=0), 1.0, 1.0, 500), "event_by_age", sorts=False),
     Case("sweep_hold", lambda facts: (facts.engine.org_id, facts.now, [facts.event_id]), "task_of_event"),
     Case("delete_events", lambda facts: (facts.engine.org_id, [facts.event_id]), "task_of_event"),
     Case("archive_events", lambda facts: (facts.engine.org_id, [facts.event_id]), "task_of_event"),

@@ -166,6 +166,23 @@ async def test_by_default_the_dead_stay_and_the_delivered_go_after_thirty_days(
     assert gone not in kept
 
 
+async def test_c24_events_nobody_fetched_go_after_received_s_which_is_off_by_default(
+    engine: Engine, clock: ManualClock
+) -> None:
+    waiting = await engine.accept("nobody.asked")
+    clock.advance(1_000 * DAY_S)
+    assert await sweep(engine) == Swept()
+    await engine.policy("integration", kind="list", delays_s=[5], retention={"received_s": 2_000 * DAY_S})
+    fetched = await engine.accept("nobody.asked")
+    await engine.acknowledge(fetched)
+    clock.advance(29 * DAY_S)
+    assert await sweep(engine) == Swept()
+    clock.advance(972 * DAY_S)
+    assert (await sweep(engine)).events == 2  # the one that was fetched went by delivered_s
+    assert waiting not in await left(engine)
+    assert (await check(engine.url, now=clock.now(), grace_s=1e9)).clean
+
+
 async def test_open_dead_letters_go_where_the_policy_says_so(engine: Engine, clock: ManualClock) -> None:
     await engine.endpoint(policy="relay")
     failed, expired = await dead(engine), await dead(engine, Reason.EXPIRED)
@@ -294,7 +311,7 @@ async def test_what_was_redriven_after_it_was_picked_stays(engine: Engine, clock
         (org,) = await sweeper.orgs(0)
         after = START - timedelta(days=1), UUID(int=0)
         async with sweeper._db.tenant(engine.org_id) as session:
-            (picked,) = await session.fetch("sweep_pick", org.org_id, org.now, org.until, *after, None, 10)
+            (picked,) = await session.fetch("sweep_pick", org.org_id, org.now, org.until, *after, None, None, 10)
             assert picked["goes"]
             await engine.redrive(job.id)
             assert await session.fetch("sweep_hold", org.org_id, org.now, [event_id]) == []

@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from uuid import UUID
 
 from redrive.api.context import ApiContext
+from redrive.observe import traces
+from redrive.observe.traces import Attributes, Entry
 from redrive.store.db import Record
 from redrive.store.events import get_event_statuses
 from redrive.store.keys import Caller
@@ -24,8 +26,16 @@ class StatusDesk:
         self._waiting: dict[UUID, list[tuple[UUID, _Answers]]] = {}
         self._serving: set[asyncio.Task[None]] = set()
 
-    async def status(self, caller: Caller, event_id: UUID) -> Record | None:
-        """None: the caller's org has no such event."""
+    async def status(self, caller: Caller, event_id: UUID, entry: Entry | None = None) -> Record | None:
+        """None: the caller's org has no such event. `entry`: into the trace of the request."""
+        row = await self._ask(caller, event_id)
+        if entry is not None:
+            facts: Attributes = {"redrive.org_id": str(caller.org_id), "redrive.event_id": str(event_id)}
+            facts["redrive.status"] = "unknown" if row is None else row["status"]
+            traces.handed_in(entry, facts, name="status")
+        return row
+
+    async def _ask(self, caller: Caller, event_id: UUID) -> Record | None:
         answers: _Answers = asyncio.get_running_loop().create_future()
         waiting = self._waiting.get(caller.org_id)
         if waiting is None:

@@ -16,6 +16,7 @@ from redrive.api.auth import Authenticator
 from redrive.api.problems import not_found
 from redrive.api.status_desk import StatusDesk
 from redrive.core.permissions import Action
+from redrive.observe import traces
 from redrive.observe.process_metrics import STATUS_QUERIES
 
 _PATH = re.compile(r"/v1/events/([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})/status")
@@ -38,7 +39,8 @@ class StatusWindow:
         if caller is None or self._authenticator.meters.wait_s(caller):
             return None
         STATUS_QUERIES.add()
-        row = await self._desk.status(caller, UUID(asked[1]))
+        entry = traces.entry(headers.get(b"traceparent"), headers.get(b"tracestate")) if traces.is_on() else None
+        row = await self._desk.status(caller, UUID(asked[1]), entry)
         if row is None:
             raise not_found("event")
         return _encode(shapes.event_status(row))

@@ -79,12 +79,14 @@ class Retention:
     """How long finished tasks are kept, in seconds; None keeps them.
 
     `failed_s` counts for those that died `permanent`, from the last attempt; `dead_s` for the other dead,
-    from the day they were received; `delivered_s` from the delivery.
+    from the day they were received; `delivered_s` from the delivery; `received_s`, for events of the inbox that nobody
+    acknowledged, from the day they were received.
     """
 
     delivered_s: float | None = 30 * DAY_S
     failed_s: float | None = None
     dead_s: float | None = None
+    received_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,6 +154,7 @@ class Policy:
                 "delivered_s": _plain(self.retention.delivered_s),
                 "failed_s": _plain(self.retention.failed_s),
                 "dead_s": _plain(self.retention.dead_s),
+                "received_s": _plain(self.retention.received_s),
             },
         }
 
@@ -291,6 +294,7 @@ def _read(reader: SpecReader) -> Policy:
         keep.optional_number("delivered_s", usual.delivered_s, 0, MAX_RETENTION_S),
         keep.optional_number("failed_s", usual.failed_s, 0, MAX_RETENTION_S),
         keep.optional_number("dead_s", usual.dead_s, 0, MAX_RETENTION_S),
+        keep.optional_number("received_s", usual.received_s, 0, MAX_RETENTION_S),
     )
     keep.finish()
     policy = Policy(

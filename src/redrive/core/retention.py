@@ -44,9 +44,9 @@ def event_goes_at(tasks: Iterable[datetime | None]) -> datetime | None:
     return None if None in moments else max(moment for moment in moments if moment is not None)
 
 
-def acked_goes_at(retention: Retention, acked_at: datetime | None) -> datetime | None:
+def inbox_goes_at(retention: Retention, received_at: datetime, acked_at: datetime | None) -> datetime | None:
     """An event of the inbox, by the retention of the org's default policy."""
-    return None if acked_at is None else _after(acked_at, retention.delivered_s)
+    return _after(received_at, retention.received_s) if acked_at is None else _after(acked_at, retention.delivered_s)
 
 
 def _after(moment: datetime, seconds: float | None) -> datetime | None:

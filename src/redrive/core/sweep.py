@@ -50,6 +50,7 @@ class SweptOrg(NamedTuple):
     until: datetime | None
     acked_s: float | None
     aged_until: datetime | None = None
+    received_s: float | None = None
 
 
 class ExpiredTask(NamedTuple):

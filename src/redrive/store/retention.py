@@ -135,7 +135,13 @@ class Retention:
         if org.until is None:
             return []
         return await session.fetch(
-            "sweep_pick", org.org_id, org.now, org.until, after.due_at, after.task_id, org.acked_s, BATCH_EVENTS
+            "sweep_pick",
+            org.org_id,
+            org.now,
+            org.until,
+            *(after.due_at, after.task_id),
+            *(org.acked_s, org.received_s),
+            BATCH_EVENTS,
         )
 
     async def _remove_claims(self, session: Session, org: SweptOrg, *, is_first: bool) -> Swept:

@@ -13,13 +13,15 @@ from redrive.api.context import Context, act_of
 from redrive.api.cursors import ListPlace
 from redrive.api.problems import Problem, not_found
 from redrive.api.queries import BecauseIn, EventsQuery, RedriveIn, id_in_path, no_query
-from redrive.api.routes.retry_queue import refused
+from redrive.api.routes.retry_queue import explained, refused
 from redrive.api.schemas.attempts import Attempt
 from redrive.api.schemas.base import Page, shows
 from redrive.api.schemas.events import Event, EventDetail, EventRetried, EventStatus
 from redrive.api.schemas.inbox import EventStanding
 from redrive.api.status_desk import StatusDesk
 from redrive.core.permissions import Action
+from redrive.core.trace import TRACEPARENT, TRACESTATE
+from redrive.observe import traces
 from redrive.observe.process_metrics import STATUS_QUERIES
 from redrive.store import dead_letters, events, inbox, removal
 from redrive.store.retry_queue import Refusal
@@ -64,7 +66,8 @@ async def get_event_status(event_id: str, request: Request, caller: Reader) -> R
     """Where an event stands; never its payload."""
     STATUS_QUERIES.add()
     desk: StatusDesk = request.app.state.status_desk
-    row = await desk.status(caller, id_in_path(event_id, "event"))
+    entry = traces.entry(request.headers.get(TRACEPARENT), request.headers.get(TRACESTATE)) if traces.is_on() else None
+    row = await desk.status(caller, id_in_path(event_id, "event"), entry)
     if row is None:
         raise not_found("event")
     return answer(shapes.event_status(row))
@@ -126,7 +129,7 @@ async def retry_event(
             if refusal is None:
                 retried.append(task_id)
             else:
-                refusals.append((task_id, refused(refusal, "dead letter")))
+                refusals.append((task_id, await explained(session, task_id, refusal, "dead letter", context.clock)))
         if not retried:
             raise (
                 refusals[0][1]

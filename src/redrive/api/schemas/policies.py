@@ -40,12 +40,16 @@ class Classify(Answer):
     fail: list[Rule]
 
 
+_RETENTION = ("delivered_s", "failed_s", "dead_s", "received_s")
+
+
 class Retention(Answer):
     """How long finished tasks are kept; null keeps them."""
 
     delivered_s: float | None
     failed_s: float | None
     dead_s: float | None
+    received_s: float | None = None
 
 
 class PolicyShape(Answer):
@@ -146,9 +150,7 @@ _ANY_KIND = {
     "classify": _object({"retry": _RULES, "fail": _RULES}),
     "notify": {"type": "boolean"},
     "quiet_permanent": {"type": "boolean"},
-    "retention": _object(
-        {name: _number(0, MAX_RETENTION_S, or_null=True) for name in ("delivered_s", "failed_s", "dead_s")}
-    ),
+    "retention": _object({name: _number(0, MAX_RETENTION_S, or_null=True) for name in _RETENTION}),
     "event_types": {
         "type": "array",
         "maxItems": MAX_EVENT_TYPES,
