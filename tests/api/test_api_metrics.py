@@ -2,6 +2,7 @@
 answers.
 """
 
+import re
 import secrets
 import socket
 
@@ -157,3 +158,35 @@ async def test_workers_of_this_server_are_shown_and_one_that_is_silent_is_left_o
     assert not {"worker-2", "worker-3"} & {part for name in first for part in name}
     failures = ("redrive_scrape_failures_total", "api")
     assert second[failures] - first[failures] == 2
+
+
+async def test_c16_c21_requests_are_timed_by_route_on_the_fast_paths_too(own_api: Api) -> None:
+    async def timed() -> dict[tuple[str, str], float]:
+        text = (await own_api.nobody.get("/metrics")).body.decode()
+        found = re.findall(r'redrive_http_request_seconds_count\{method="(\w+)",.*?route="([^"]+)"\} (\S+)', text)
+        return {(method, route): float(n) for method, route, n in found}
+
+    before = await timed()
+    made = (await own_api.owner.post("/v1/events", {"event_type": "a", "payload": 1})).json
+    batch = [{"event_type": "a", "payload": 1}]
+    await own_api.owner.post("/v1/events/batch", batch)
+    for path in (f"/v1/events/{made['event_id']}/status", f"/v1/events/{made['event_id']}", "/v1/inbox"):
+        for _ in range(3):  # the first one looks the caller up, the others take the fast path
+            assert (await own_api.owner.get(path)).status == 200
+    assert (await own_api.owner.get("/v1/inbox?status=failed")).status == 200
+    for n in range(5):
+        assert (await own_api.owner.get(f"/v1/nothing/{n}")).status == 404
+        await own_api.owner.request("PROPFIND", f"/pot/{n}")
+    after = await timed()
+    assert {
+        key: n - before.get(key, 0) for key, n in after.items() if n != before.get(key, 0) and key[1] != "/metrics"
+    } == {
+        ("POST", "/v1/events"): 1,
+        ("POST", "/v1/events/batch"): 1,
+        ("GET", "/v1/events/{event_id}/status"): 3,
+        ("GET", "/v1/events/{event_id}"): 3,
+        ("GET", "/v1/inbox"): 3,
+        ("GET", "/v1/inbox?status=failed"): 1,
+        ("GET", "other"): 5,
+        ("other", "other"): 5,
+    }

@@ -1,9 +1,10 @@
-"""What a request was for, as a label of metrics: the noun that its path begins with. Pure.
+"""What a request was for, as a label of metrics: the noun that its path begins with, or its route's template. Pure.
 
 Of a fixed set that the routes make up: a path itself would be anything that a client sends.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 PAGES = "pages"
 OTHER = "other"
@@ -11,6 +12,26 @@ EVENTS = "events"
 BATCH = "events_batch"
 STATUS = "event_status"
 HOOKS = "hooks"
+STATUS_TEMPLATE = "/v1/events/{event_id}/status"
+FAILED_INBOX = "/v1/inbox?status=failed"
+_INBOX = "/v1/inbox"
+_HOT = frozenset({"/v1/events", "/v1/events/batch"})
+_METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
+
+
+def route_labels(scope: Mapping[str, Any]) -> tuple[str, str]:
+    """Method and template of a request that is about to be answered. What matched no route is `other`."""
+    method = scope["method"] if scope["method"] in _METHODS else OTHER
+    route = scope.get("route")
+    if route is None:
+        path = scope["path"]
+        if path in _HOT:
+            return method, path
+        return method, "/hooks/{address}" if path.startswith("/hooks/") else OTHER
+    template = getattr(route, "path", OTHER)
+    if template == _INBOX and b"status=failed" in scope["query_string"]:
+        return method, FAILED_INBOX
+    return method, template
 
 
 class RouteClasses:

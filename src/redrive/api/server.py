@@ -3,6 +3,7 @@
 create_app is called by api_process; the server that runs it is told to write no access log.
 """
 
+import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Protocol
 
@@ -30,7 +31,7 @@ from redrive.api.metrics_desk import MetricsDesk
 from redrive.api.operation_desk import OperationDesk
 from redrive.api.problems import PROBLEM_TYPE, FieldError, Problem, bad_query, invalid
 from redrive.api.queries import each_once
-from redrive.api.route_classes import RouteClasses
+from redrive.api.route_classes import STATUS_TEMPLATE, RouteClasses, route_labels
 from redrive.api.routes import (
     alerts,
     audit,
@@ -63,7 +64,7 @@ from redrive.api.routes import (
 )
 from redrive.api.status_desk import StatusDesk
 from redrive.api.status_window import StatusWindow
-from redrive.observe.process_metrics import HUBS, INGEST_WAITING, STREAMS, note_request
+from redrive.observe.process_metrics import HUBS, INGEST_WAITING, REQUEST_SECONDS, STREAMS, note_request
 
 __all__ = ["ASGIApp", "ApiContext", "Pages", "create_app"]
 
@@ -206,7 +207,7 @@ class Api:
             scope = {**scope, "path": meant.path, "raw_path": meant.path.encode(), "query_string": meant.query}
             scope["state"] = {**scope.get("state", {}), "camel_case": meant.camel_case}
         is_hot = scope["method"] == "POST" and scope["path"] in (EVENTS_PATH, BATCH_PATH)
-        outgoing = _Started(send, self._classes.of(scope["path"]))
+        outgoing = _Started(send, self._classes.of(scope["path"]), scope)
         try:
             if scope["path"].startswith(HOOKS_PATH):
                 await self._hook_door(scope, headers, receive, outgoing, correlation_id)
@@ -215,6 +216,7 @@ class Api:
                 raise _no_such_method(self._methods.allowed(scope["path"]))
             each_once(scope["query_string"])
             if not is_hot and (known := await self._status_window.answer(scope, headers)) is not None:
+                outgoing.labels = ("GET", STATUS_TEMPLATE)
                 await send_json(outgoing, 200, known, correlation_id)
                 return
             await (self.front_door if is_hot else self._guard)(scope, headers, receive, outgoing, correlation_id)
@@ -231,19 +233,24 @@ class Api:
 
 
 class _Started:
-    """Remembers whether an answer has begun: then no other can follow. And counts it."""
+    """Remembers whether an answer has begun: then no other can follow. And counts it, with the time that it took."""
 
-    __slots__ = ("_route", "_send", "started")
+    __slots__ = ("_began_s", "_route", "_scope", "_send", "labels", "started")
 
-    def __init__(self, send: Send, route: str) -> None:
+    def __init__(self, send: Send, route: str, scope: Mapping[str, Any]) -> None:
+        """`labels`: method and route; None where the router fills them in."""
         self._send = send
         self._route = route
+        self._scope = scope
+        self._began_s = time.perf_counter()
+        self.labels: tuple[str, str] | None = None
         self.started = False
 
     async def __call__(self, message: Any) -> None:
         if not self.started:
             self.started = True
             note_request(self._route, message["status"])
+            REQUEST_SECONDS.note(time.perf_counter() - self._began_s, self.labels or route_labels(self._scope))
         await self._send(message)
 
 

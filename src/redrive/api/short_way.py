@@ -8,6 +8,7 @@ docs/decisions/0007 has the reasons. Set up by api_process.
 
 import asyncio
 from functools import partial
+from time import perf_counter
 from typing import Any, cast
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
@@ -18,7 +19,7 @@ from redrive.api.failures import problem_of
 from redrive.api.front_door import EVENTS_PATH, FrontDoor, OneEvent, read_headers
 from redrive.api.problems import PROBLEM_TYPE
 from redrive.api.route_classes import EVENTS
-from redrive.observe.process_metrics import note_request
+from redrive.observe.process_metrics import REQUEST_SECONDS, note_request
 from redrive.store.events import Receipt
 
 # A larger body, or one that does not follow its head at once, is not what this way is for.
@@ -27,6 +28,7 @@ PATIENCE_S = 0.2
 
 _ANY_LENGTH = MAX_SHORT_BYTES + 1  # of a chunked body
 _TARGET = EVENTS_PATH.encode()
+_SECONDS = REQUEST_SECONDS.of(("POST", EVENTS_PATH))
 
 
 def with_short_way(front_door: FrontDoor) -> type[asyncio.Protocol]:
@@ -129,7 +131,15 @@ class _Connection(HttpToolsProtocol):
 class _UnderWay:
     """An event that waits for its commit; stands where uvicorn looks for its own request under way."""
 
-    __slots__ = ("_connection", "_correlation_id", "_one", "disconnected", "keep_alive", "response_complete")
+    __slots__ = (
+        "_began_s",
+        "_connection",
+        "_correlation_id",
+        "_one",
+        "disconnected",
+        "keep_alive",
+        "response_complete",
+    )
 
     message_event = asyncio.Event()  # set by uvicorn when the connection is lost; nobody waits for it here
 
@@ -137,6 +147,7 @@ class _UnderWay:
         self._connection = connection
         self._one = one
         self._correlation_id = correlation_id
+        self._began_s = perf_counter()
         self.disconnected = False  # set by uvicorn, as are the others
         self.keep_alive = True
         self.response_complete = False
@@ -153,6 +164,7 @@ class _UnderWay:
         except Exception as error:  # noqa: BLE001 (a bug: the client is told so, as on the long way)
             answer = self._answer(error)
         del self._one  # an idle connection holds no event: a thousand of them would be much memory
+        _SECONDS.note(perf_counter() - self._began_s)
         transport.write(answer)
         if not self.keep_alive:
             transport.close()

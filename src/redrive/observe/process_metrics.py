@@ -4,6 +4,7 @@ One set for each process, whatever runs in it. The engine tells WorkerNotes thro
 add to theirs directly. observe.exposition shows them all with the label `process`.
 """
 
+import time
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
 
@@ -40,6 +41,11 @@ CLAIM_TASKS = Histogram("redrive_claim_tasks", "Tasks that a claim leased, of cl
 CLAIM_FAILURES = Counter("redrive_claim_failures", "Claims that failed: the database was away, or refused.")
 SETTLE_SECONDS = Histogram("redrive_settle_seconds", "How long it took to write a batch of results.", FINE_S)
 SETTLE_TASKS = Histogram("redrive_settle_tasks", "Results that were written together.", SIZES)
+SCHEDULING_SECONDS = Histogram(
+    "redrive_retry_scheduling_seconds",
+    "How long it took from the end of a failed try until its retry was scheduled.",
+    FINE_S,
+)
 LEASES_LOST = Counter("redrive_leases_lost", "Results that came after their lease had been taken over.")
 LEASES_RELEASED = Counter("redrive_leases_released", "Leases given back without a try that counts.")
 IN_FLIGHT = Gauge("redrive_attempts_in_flight", "Tries under way.")
@@ -54,6 +60,12 @@ REFUSED = Counter(
     "Requests refused for what they cost: 413 too large, 429 too many, 503 not now, 507 no room.",
     ("status",),
     [(status,) for status in REFUSALS.values()],
+)
+REQUEST_SECONDS = Histogram(
+    "redrive_http_request_seconds",
+    "How long requests took until their answer began, by method and route.",
+    FINE_S,
+    ("method", "route"),
 )
 COMMIT_SECONDS = Histogram("redrive_ingest_commit_seconds", "How long commits of accepted events took.", FINE_S)
 COMMIT_EVENTS = Histogram("redrive_ingest_commit_events", "Events that shared a commit.", SIZES)
@@ -109,6 +121,7 @@ OF_WORKERS: tuple[Tally, ...] = (
     CLAIM_FAILURES,
     SETTLE_SECONDS,
     SETTLE_TASKS,
+    SCHEDULING_SECONDS,
     LEASES_LOST,
     LEASES_RELEASED,
     IN_FLIGHT,
@@ -120,6 +133,7 @@ OF_WORKERS: tuple[Tally, ...] = (
 OF_SERVERS: tuple[Tally, ...] = (
     REQUESTS,
     REFUSED,
+    REQUEST_SECONDS,
     COMMIT_SECONDS,
     COMMIT_EVENTS,
     INGEST_WAITING,
@@ -173,7 +187,7 @@ class WorkerNotes:
         bounds = ATTEMPT_SECONDS.bounds
         successes = 0
         spent_s = 0.0
-        for (job, outcome, _, _, took_s, _, _, _), held_lease, _, _, _ in settled:
+        for (job, outcome, _, _, took_s, _, _, ended_s), held_lease, next_due_at, _, _ in settled:
             if not held_lease:
                 LEASES_LOST.add()
             if outcome is None:
@@ -190,6 +204,8 @@ class WorkerNotes:
             if isinstance(outcome, Success):
                 successes += 1
             else:
+                if next_due_at is not None and ended_s is not None:
+                    SCHEDULING_SECONDS.note(time.perf_counter() - ended_s)
                 ATTEMPTS.add((label, "failed", outcome.category._value_))  # the plain text: its hash costs nothing
         self._add(label, successes, spent_s)
 
