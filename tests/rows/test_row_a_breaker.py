@@ -1,16 +1,21 @@
 """A breaker slows an endpoint down and never replaces the schedule of what fails there: a dozen, and ten thousand."""
 
 import asyncio
+import re
 from datetime import timedelta
 from functools import partial
+from typing import Any
 
 import pytest
 
 from redrive.core.breaker import DEFAULT_RULES, BreakerRules
 from redrive.settings import Settings
+from redrive.store.examinations.queue import QUEUE
+from store.examined import made
 from support.engine import START, ManualClock, until
 from support.holding import HoldingReceiver
 from support.installation import Installation
+from support.page import read
 from support.remote import at
 
 DOZEN = 12
@@ -55,8 +60,8 @@ async def test_a17_a_dozen_failing_webhooks_keep_their_schedule_beside_an_open_b
         assert [(moment - START).total_seconds() for moment in ended] == list(SCHEDULE_S)
 
 
-async def test_a17_ten_thousand_failing_webhooks_reach_their_endpoint_as_a_trickle(
-    redrive: Installation, receiver: HoldingReceiver
+async def test_a17_ten_thousand_failing_webhooks_are_a_trickle_and_counted_the_same_everywhere(
+    redrive: Installation, receiver: HoldingReceiver, clock: ManualClock
 ) -> None:
     endpoint = await redrive.api.endpoint(receiver.url)
     receiver.usual = 503
@@ -71,6 +76,41 @@ async def test_a17_ten_thousand_failing_webhooks_reach_their_endpoint_as_a_trick
         per_s = (len(receiver.requests) - before) / (asyncio.get_running_loop().time() - began)
     print(f"an open breaker let {per_s:.1f} requests per second through, of {MANY} webhooks that fail")
     assert 0 < per_s <= DEFAULT_RULES.trickle_per_s + 1 / WATCHED_S
+    clock.advance(3)  # no retry is due yet
+    assert MANY / 2 < await held_everywhere(redrive, clock, endpoint["id"]) < MANY
+    clock.advance(60)
+    assert await held_everywhere(redrive, clock, endpoint["id"]) == MANY
+
+
+async def held_everywhere(redrive: Installation, clock: ManualClock, endpoint_id: str) -> int:
+    """The one number that the stats, the retries, the endpoint's page, the lists and the doctor have."""
+    stats = await redrive.api.get("/v1/stats")
+    held: int = stats["tasks"]["held"]
+    assert held + stats["tasks"]["waiting"] + stats["tasks"]["dead"] == MANY
+    retries = await redrive.api.get("/v1/retries")
+    assert (retries["org"]["held"], retries["installation"]["held"]) == (held, held)
+    page = await read(redrive.api.http, f"/endpoints/{endpoint_id}")
+    names, values = page.all("dt"), page.all("dd")
+    (shown,) = [value.text for name, value in zip(names, values, strict=True) if name.text == "Held"]
+    assert re.sub(r"\D", "", shown) == str(held)
+    (seen,) = (await made(redrive.url, QUEUE[3:4], now=clock.now())).values()
+    assert f"Breakers not closed: 1 ({held}" in (seen.saw or "")
+    entries = await walked(redrive, "/v1/retry-queue")
+    untried = [one for one in await walked(redrive, f"/v1/endpoints/{endpoint_id}/deliveries") if not one["attempts"]]
+    assert sum(entry["held"] for entry in entries) + len(untried) == held
+    assert len(entries) + len(untried) == MANY
+    return held
+
+
+async def walked(redrive: Installation, path: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = []
+    cursor: dict[str, str] = {}
+    while True:
+        page = await redrive.api.get(path, limit="250", **cursor)
+        found += page["data"]
+        if not page["pagination"]["has_more"]:
+            return found
+        cursor = {"cursor": page["pagination"]["cursor"]}
 
 
 async def _is_open(redrive: Installation, endpoint_id: str) -> bool:

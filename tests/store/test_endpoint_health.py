@@ -19,7 +19,7 @@ SLOW = Failure(Category.TIMEOUT, "no answer in 30 s")
 
 async def _health(engine: Engine, endpoint_id: UUID) -> EndpointHealth:
     async with engine.app.tenant(engine.org_id) as session:
-        return await health_of(session, endpoint_id)
+        return await health_of(session, endpoint_id, engine.clock)
 
 
 async def _tried(engine: Engine, clock: ManualClock, took_s: float, *, succeeds: bool, delay_s: float = 3600) -> UUID:
@@ -96,12 +96,12 @@ async def test_what_waits_or_lies_for_it_is_counted_for_itself(engine: Engine, c
     await engine.change_endpoint(b, disabled=True)
     assert await engine.claim() == []  # they are held
     async with engine.app.tenant(engine.org_id) as session:
-        found = await health_of_many(session, [a, b])
-        assert await health_of_many(session, []) == {}
+        found = await health_of_many(session, [a, b], engine.clock)
+        assert await health_of_many(session, [], engine.clock) == {}
     assert (found[a].dead, found[a].retrying, found[a].held) == (Count(3, True), NONE, NONE)
     assert (found[b].dead, found[b].retrying, found[b].held) == (NONE, Count(2, True), Count(2, True))
     async with engine.app.tenant(await engine.org("other")) as session:
-        theirs = await health_of(session, a)
+        theirs = await health_of(session, a, engine.clock)
     assert (theirs.tries, theirs.dead) == (0, NONE)
 
 

@@ -145,7 +145,8 @@ async def test_a_breaker_that_does_not_close_is_found_whatever_its_last_ramp_cha
         assert await opened(now - timedelta(minutes=ago_min - 1), *endpoint, "ramping", "Too many tries failed.")
     (found,) = findings(await made(live.url, QUEUE[3:4], now=now))
     assert found.what == (
-        "The breaker of 'broken' ('default') is open, and is not closed since 20 min: Too many tries failed."
+        "The breaker of 'broken' ('default') is open, and is not closed since 20 min; 0 tasks held:"
+        " Too many tries failed."
     )
     assert await ramp(now, *endpoint)
     (found,) = findings(await made(live.url, QUEUE[3:4], now=now))

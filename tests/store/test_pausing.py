@@ -5,6 +5,7 @@ Each meeting has two connections. One has done its part and not committed; the o
 
 import asyncio
 import json
+import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -106,8 +107,8 @@ async def test_pausing_and_resuming_are_audited_once_and_the_first_reason_stays(
     endpoint_id = await engine.endpoint()
     assert [await engine.pause(scope, endpoint_id) for _ in range(2)] == [True, False]
     async with engine.app.tenant(engine.org_id) as session:
-        whole, org = await pausing.pauses(session)
-        endpoint = await pausing.endpoint_pause(session, endpoint_id)
+        whole, org = await pausing.pauses(session, engine.clock)
+        endpoint = await pausing.endpoint_pause(session, endpoint_id, engine.clock)
         assert endpoint is not None
         (state,) = [pause for pause in (whole, org, endpoint) if pause.paused]
     assert (state.scope, state.paused_at, state.paused_by) == (scope, START, PERSON.actor)
@@ -124,7 +125,7 @@ async def test_pausing_and_resuming_are_audited_once_and_the_first_reason_stays(
 async def test_the_database_lets_only_owners_pause_the_installation(engine: Engine, role: Role) -> None:
     async with engine.app.tenant(engine.org_id, role) as session:
         assert not await pausing.pause(session, PauseScope.INSTALLATION, PERSON, engine.clock)
-        assert not (await pausing.pauses(session))[0].paused
+        assert not (await pausing.pauses(session, engine.clock))[0].paused
 
 
 @every_scope
@@ -300,13 +301,15 @@ async def test_held_tasks_are_counted(engine: Engine) -> None:
     await engine.pause(PauseScope.ENDPOINT, second)
     assert await engine.claim() == []
     async with engine.app.tenant(engine.org_id) as session:
-        whole, org = await pausing.pauses(session)
+        whole, org = await pausing.pauses(session, engine.clock)
         assert (whole.held, org.held) == (None, 5)
-        assert [(pause.id, pause.held) for pause in await pausing.paused_endpoints(session)] == [(second, 2)]
-        alone = await pausing.endpoint_pause(session, first)
+        assert [(pause.id, pause.held) for pause in await pausing.paused_endpoints(session, engine.clock)] == [
+            (second, 2)
+        ]
+        alone = await pausing.endpoint_pause(session, first, engine.clock)
         assert alone is not None
         assert (alone.paused, alone.held) == (False, 3)
-    assert await pausing.held_everywhere(engine.db) == 9
+    assert await pausing.held_everywhere(engine.db, engine.clock) == 9
 
 
 @asynccontextmanager
@@ -315,6 +318,21 @@ async def _resuming(engine: Engine, scope: PauseScope, endpoint_id: UUID) -> Asy
     async with engine.app.tenant(engine.org_id) as session:
         assert await pausing.resume(session, scope, PERSON, engine.clock, endpoint_id)
         yield
+
+
+@pytest.mark.parametrize(("function", "index"), [("kept_back", "task_stream"), ("held_by_endpoint", "task_held")])
+async def test_what_an_endpoint_holds_is_counted_by_an_index(engine: Engine, function: str, index: str) -> None:
+    endpoint_id = await engine.endpoint()
+    await engine.accept_many(2_000)
+    await engine.sql.execute("ANALYZE redrive.task")
+    body: str = await engine.sql.fetchval("SELECT prosrc FROM pg_proc WHERE proname = $1", function)
+    now = engine.clock.now()
+    given = {"p_org": engine.org_id, "p_endpoint": endpoint_id, "p_now": now, "p_most": 100}
+    for name, value in given.items():
+        body = re.sub(rf"\b{name}\b", f"'{value}'", body)
+    plan = "\n".join(row[0] for row in await engine.sql.fetch(f"EXPLAIN {body}"))
+    assert index in plan
+    assert "Seq Scan on task" not in plan
 
 
 async def _blocks(holder: Any) -> bool:

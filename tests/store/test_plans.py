@@ -266,14 +266,14 @@ ENGINE = [
     Case("top_alerts", lambda facts: (None, 10), "alert_firing"),
     Case("top_leases", lambda facts: (2_000, 1_000, 20_000), "task_stream", sorts=False),
     Case("doctor_due", lambda facts: (facts.now, 5_000, None, None), "task_stream"),
-    Case("doctor_holds", lambda facts: (10_000,), "task_held"),
+    Case("doctor_holds", lambda facts: (10_000, facts.now)),
     Case("doctor_letters", lambda facts: (1_000,), "letter_count_by_size"),
     Case("doctor_operations", lambda facts: (facts.now, 600.0), "operation_unfinished"),
     Case("doctor_untold", lambda facts: (facts.now,), "notice_untold", sorts=False),
     Case("doctor_tally", lambda facts: (facts.now,), "tally_by_seq"),
     Case("doctor_tries", lambda facts: (facts.now,), "endpoint_history_by_age"),
     *(
-        Case("doctor_breakers", lambda facts: (facts.now,), index)
+        Case("doctor_breakers", lambda facts: (facts.now, 10_000), index)
         for index in ("endpoint_state_shut", "audit_of_subject")
     ),
     Case("tail_acts", lambda facts: (None, facts.now, 2_000), "audit_by_age"),
@@ -322,7 +322,7 @@ def _operations(active: bool | None) -> Callable[[Facts], Arguments]:
 
 
 def _health(facts: Facts) -> Arguments:
-    return facts.engine.org_id, [new_id(), new_id()], 400, 100, 10, 1_001, 10_000
+    return facts.engine.org_id, [new_id(), new_id()], 400, 100, 10, 1_001, 10_000, facts.now
 
 
 def _history(facts: Facts) -> Arguments:
@@ -399,7 +399,7 @@ APP = [
     Case("find_deliveries", _deliveries("pending"), "task_of_endpoint"),
     Case("list_deliveries", lambda facts: (facts.engine.org_id, [facts.task_id]), "task_pkey"),
     Case("oldest_due", lambda facts: (facts.engine.org_id, facts.now, 10_000), "task_retrying"),
-    Case("count_held", lambda facts: (facts.engine.org_id, new_id(), 10_000), "task_held"),
+    Case("count_held", lambda facts: (facts.engine.org_id, new_id(), 10_000, facts.now)),
     Case("hold_causes", lambda facts: (facts.engine.org_id, [new_id()], facts.now), "task_pkey"),
     Case("endpoint_history", _history, "endpoint_history_pkey"),
     Case("waiting_lanes", _lanes, "task_waiting_lane", sorts=False),
@@ -429,7 +429,7 @@ APP = [
     Case("worst_endpoints", lambda facts: (facts.engine.org_id, facts.now, "1 day", 2_000, 5), "task_retrying"),
     *(
         Case("endpoint_health", _health, index)
-        for index in ("task_of_endpoint", "attempt_pkey", "task_retrying", "dead_letter_by_endpoint", "task_held")
+        for index in ("task_of_endpoint", "attempt_pkey", "task_retrying", "dead_letter_by_endpoint")
     ),
 ]
 
@@ -495,7 +495,7 @@ async def test_the_health_of_endpoints_reads_no_more_than_its_bounds(databases: 
     """One endpoint has all the tasks, and thousands of dead letters and retries; others have none."""
     facts = databases[FULL]
     endpoint_id = await facts.engine.sql.fetchval("SELECT id FROM redrive.endpoint")
-    case = Case("endpoint_health", lambda f: (f.engine.org_id, [endpoint_id, new_id()], 40, 10, 2, 101, 200))
+    case = Case("endpoint_health", lambda f: (f.engine.org_id, [endpoint_id, new_id()], 40, 10, 2, 101, 200, f.now))
     async with facts.engine.app.tenant(facts.engine.org_id) as session:
         plan = await _plan(session._connection, case, facts, "ANALYZE, FORMAT JSON")
     read = [node for node in plan if node.get("Relation Name") in HOT]
@@ -541,7 +541,7 @@ async def test_what_is_added_up_over_all_orgs_is_read_once_from_small_tables(
         # What is under way is passed over: hundreds were left behind here.
         (Case("doctor_due", lambda facts: (facts.now, 5_000, None, None), "task_stream"), 1_000),
         (Case("doctor_due", lambda facts: (facts.now, 5_000, UUID(int=9), UUID(int=8)), "task_stream"), 1_000),
-        (Case("doctor_holds", lambda facts: (100,), "task_held"), 100),
+        (Case("doctor_holds", lambda facts: (100, facts.now)), 100),
     ],
     ids=str,
 )

@@ -15,12 +15,14 @@ from redrive.cli.options import AsJson, Because, Id, LetterFilter, Limit, Where,
 from redrive.cli.output import Column, cell, emit, facts, note_rest, say, table
 from redrive.cli.runner import Refused, run
 from redrive.core.dead_letter_lists import empty_text
+from redrive.store.clock import DatabaseClock
 from redrive.store.counters import count_of
 from redrive.store.db import Session
 from redrive.store.dead_letters import DeadLetterFilter, get_dead_letter, list_dead_letters
 from redrive.store.dead_messages import get_dead_message
 from redrive.store.logs import list_task_attempts
 from redrive.store.paging import Page
+from redrive.store.pausing import held_of_org
 
 app = typer.Typer(no_args_is_help=True, help="Dead letters: list, show, retry, resolve, ignore, reopen, delete.")
 
@@ -56,7 +58,7 @@ def list_(where: Where, chosen: LetterFilter, limit: Limit = 50, as_json: AsJson
     async def work() -> bool:
         async with open_desk(where) as desk, desk.session() as session:
             page = await _first(session, await filter_of(session, chosen), limit)
-            waiting, held = await count_of(session, "retrying"), await count_of(session, "task.held")
+            waiting, held = await count_of(session, "retrying"), await held_of_org(session, DatabaseClock())
         found = [shapes.dead_letter(row) for row in page.rows]
         if as_json:
             for letter in found:

@@ -86,10 +86,10 @@ async def _switched(desk: Desk, scope: PauseScope, called: str | None, because: 
         await pausing.release(desk.engine, org_id, CLOCK, within_s=None)
     async with desk.session() as session:
         if endpoint_id is not None:
-            state = await pausing.endpoint_pause(session, endpoint_id)
+            state = await pausing.endpoint_pause(session, endpoint_id, CLOCK)
             assert state is not None
             return state
-        installation, org = await pausing.pauses(session)
+        installation, org = await pausing.pauses(session, CLOCK)
     return org if scope is PauseScope.ORG else installation
 
 

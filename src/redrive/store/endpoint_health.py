@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
+from redrive.store.clock import Clock
 from redrive.store.db import Record, Session
 
 MAX_ENDPOINTS = 50  # in one question
@@ -62,18 +63,20 @@ class EndpointHealth:
         return self.succeeded / self.tries if self.tries else None
 
 
-async def health_of(session: Session, endpoint_id: UUID) -> EndpointHealth:
+async def health_of(session: Session, endpoint_id: UUID, clock: Clock) -> EndpointHealth:
     """One endpoint, by its last 200 tries. An unknown one has none."""
-    return (await _asked(session, [endpoint_id], FOR_ONE))[endpoint_id]
+    return (await _asked(session, [endpoint_id], FOR_ONE, clock))[endpoint_id]
 
 
-async def health_of_many(session: Session, endpoint_ids: Sequence[UUID]) -> dict[UUID, EndpointHealth]:
+async def health_of_many(session: Session, endpoint_ids: Sequence[UUID], clock: Clock) -> dict[UUID, EndpointHealth]:
     """A page of endpoints, each by its last 100 tries; counts end at 1 000."""
     assert len(endpoint_ids) <= MAX_ENDPOINTS
-    return await _asked(session, endpoint_ids, FOR_MANY) if endpoint_ids else {}
+    return await _asked(session, endpoint_ids, FOR_MANY, clock) if endpoint_ids else {}
 
 
-async def _asked(session: Session, endpoint_ids: Sequence[UUID], bounds: _Bounds) -> dict[UUID, EndpointHealth]:
+async def _asked(
+    session: Session, endpoint_ids: Sequence[UUID], bounds: _Bounds, clock: Clock
+) -> dict[UUID, EndpointHealth]:
     rows = await session.fetch(
         "endpoint_health",
         session.org_id,
@@ -83,6 +86,7 @@ async def _asked(session: Session, endpoint_ids: Sequence[UUID], bounds: _Bounds
         MAX_TASK_TRIES,
         bounds.counted + 1,
         MAX_QUEUE_ENTRIES,
+        clock.now(),
     )
     return {row["id"]: _health(row, bounds.counted) for row in rows}
 

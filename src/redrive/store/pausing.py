@@ -87,31 +87,41 @@ async def release(
             return released
 
 
-async def pauses(session: Session) -> tuple[Pause, Pause]:
-    """The installation's and the org's own. What other orgs hold is not said: see `held_everywhere`."""
-    whole, org = await session.fetch("get_pauses", session.org_id)
-    return _pause(whole, PauseScope.INSTALLATION, None), _pause(
-        org, PauseScope.ORG, await count_of(session, "task.held")
-    )
-
-
-async def held_everywhere(engine: Database) -> int:
-    row = await engine.fetchrow("count_held_everywhere")
+async def kept_back(db: Database | Session, clock: Clock, org_id: UUID | None) -> int:
+    """How many tasks are due, and kept back by breakers: of an org, or of all (None). They are held, too."""
+    row = await db.fetchrow("count_kept_back", org_id, MAX_HELD_COUNTED, clock.now())
     return int(row["n"]) if row else 0
 
 
-async def paused_endpoints(session: Session) -> list[Pause]:
+async def held_of_org(session: Session, clock: Clock) -> int:
+    return await count_of(session, "task.held") + await kept_back(session, clock, session.org_id)
+
+
+async def pauses(session: Session, clock: Clock) -> tuple[Pause, Pause]:
+    """The installation's and the org's own. What other orgs hold is not said: see `held_everywhere`."""
+    whole, org = await session.fetch("get_pauses", session.org_id)
+    return _pause(whole, PauseScope.INSTALLATION, None), _pause(org, PauseScope.ORG, await held_of_org(session, clock))
+
+
+async def held_everywhere(engine: Database, clock: Clock) -> int:
+    row = await engine.fetchrow("count_held_everywhere")
+    return (int(row["n"]) if row else 0) + await kept_back(engine, clock, None)
+
+
+async def paused_endpoints(session: Session, clock: Clock) -> list[Pause]:
     """The oldest, one more than MAX_PAUSED_SHOWN; each counts at most MAX_HELD_COUNTED held tasks."""
-    rows = await session.fetch("list_paused_endpoints", session.org_id, MAX_PAUSED_SHOWN + 1, MAX_HELD_COUNTED)
+    rows = await session.fetch(
+        "list_paused_endpoints", session.org_id, MAX_PAUSED_SHOWN + 1, MAX_HELD_COUNTED, clock.now()
+    )
     return [_pause(row, PauseScope.ENDPOINT, row["held"], row["name"]) for row in rows]
 
 
-async def endpoint_pause(session: Session, endpoint_id: UUID) -> Pause | None:
+async def endpoint_pause(session: Session, endpoint_id: UUID, clock: Clock) -> Pause | None:
     """An endpoint's; None where there is no such endpoint."""
     row = await get_endpoint(session, endpoint_id)
     if row is None:
         return None
-    counted = await session.fetchrow("count_held", session.org_id, endpoint_id, MAX_HELD_COUNTED)
+    counted = await session.fetchrow("count_held", session.org_id, endpoint_id, MAX_HELD_COUNTED, clock.now())
     return _pause(row, PauseScope.ENDPOINT, counted["n"] if counted else 0, row["name"])
 
 

@@ -130,7 +130,7 @@ async def worst_endpoints(session: Session, clock: Clock) -> list[WorstEndpoint]
     rows = await session.fetch(
         "worst_endpoints", session.org_id, clock.now(), WORST_SINCE, MAX_FAILURES_LOOKED, MAX_WORST
     )
-    health = await health_of_many(session, [row["id"] for row in rows])
+    health = await health_of_many(session, [row["id"] for row in rows], clock)
     return [WorstEndpoint(row["name"], row["failures"], health[row["id"]]) for row in rows]
 
 

@@ -11,7 +11,7 @@ from redrive.core.pulse import rate_of
 from redrive.store.clock import Clock
 from redrive.store.counters import counts, events_by_status
 from redrive.store.db import Session
-from redrive.store.pausing import pauses
+from redrive.store.pausing import kept_back, pauses
 
 MAX_ROWS_LOOKED_AT = 10_000  # for the oldest due task
 
@@ -83,7 +83,10 @@ async def stats(session: Session, clock: Clock) -> Stats:
     oldest = await session.fetchrow("oldest_due", session.org_id, clock.now(), MAX_ROWS_LOOKED_AT)
     assert endpoints is not None
     assert oldest is not None
-    installation, org = await pauses(session)
+    installation, org = await pauses(session, clock)
+    kept = await kept_back(session, clock, session.org_id)  # waiting, as the counters have it; held, as people see it
+    counted = {**counted, "task.waiting": counted.get("task.waiting", 0) - kept}
+    counted["task.held"] = counted.get("task.held", 0) + kept
     tasks = TaskNumbers(**_named("task", counted, TaskNumbers))
     events = events_by_status(counted)
     received, acked, routed = (counted.get(f"event.{name}", 0) for name in ("inbox", "acked", "routed"))

@@ -117,7 +117,7 @@ def shown_counts(counted: dict[str, int], firing: int) -> dict[str, int]:
 async def load_frame(session: Session, caller: Caller, context: ApiContext, place: str) -> Frame:
     clock = context.clock
     counted = await counts(session)
-    installation, org = await pauses(session)
+    installation, org = await pauses(session, clock)
     notices = [
         Notice("warn", f"Retries are paused for {which}: tasks are held as they fall due.", "/settings", "Settings")
         for which, pause in (("the whole installation", installation), ("this org", org))
@@ -136,7 +136,7 @@ async def load_frame(session: Session, caller: Caller, context: ApiContext, plac
         tuple(notices),
         now,
         place,
-        counted.get("task.held", 0),
+        org.held or 0,
         is_paused,
         has_broker=context.has_broker(caller) or await has_queues(session),
     )

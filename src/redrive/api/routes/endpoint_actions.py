@@ -87,7 +87,7 @@ async def resume_endpoint(
 
 async def _pause(caller: Caller, context: ApiContext, endpoint_id: UUID) -> shapes.Shape:
     async with context.tenant(caller) as session:
-        state = await pausing.endpoint_pause(session, endpoint_id)
+        state = await pausing.endpoint_pause(session, endpoint_id, context.clock)
     if state is None:
         raise not_found("endpoint")
     return endpoint_shapes.pause(state)

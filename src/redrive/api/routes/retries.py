@@ -39,8 +39,8 @@ class PauseIn(BecauseIn):
 async def show_pauses(caller: Reader, context: Context) -> Response:
     """What is paused: the installation, the org, and which of its endpoints."""
     async with context.tenant(caller) as session:
-        installation, org = await pausing.pauses(session)
-        endpoints = await pausing.paused_endpoints(session)
+        installation, org = await pausing.pauses(session, context.clock)
+        endpoints = await pausing.paused_endpoints(session, context.clock)
     return answer(
         {
             "installation": endpoint_shapes.pause(await as_seen_by(caller, context, installation)),
@@ -82,7 +82,7 @@ def _allowed(caller: Caller, asked: PauseIn) -> PauseScope:
 
 async def _state(caller: Caller, context: ApiContext, scope: PauseScope) -> Shape:
     async with context.tenant(caller) as session:
-        installation, org = await pausing.pauses(session)
+        installation, org = await pausing.pauses(session, context.clock)
     if scope is PauseScope.ORG:
         return endpoint_shapes.pause(org)
     return endpoint_shapes.pause(await as_seen_by(caller, context, installation))
@@ -91,5 +91,5 @@ async def _state(caller: Caller, context: ApiContext, scope: PauseScope) -> Shap
 async def as_seen_by(caller: Caller, context: ApiContext, installation: Pause) -> Pause:
     """That it is paused, since when and why concerns everybody; who did it and what other orgs hold, its owners."""
     if caller.may(Action.OWN):
-        return replace(installation, held=await pausing.held_everywhere(context.engine_db))
+        return replace(installation, held=await pausing.held_everywhere(context.engine_db, context.clock))
     return replace(installation, paused_by=None)

@@ -119,7 +119,7 @@ async def look_at_due(looking: Looking) -> Seen:
 
 
 async def look_at_holds(looking: Looking) -> Seen:
-    rows = await looking.rows("doctor_holds", MAX_HELD_COUNTED, as_engine=True)
+    rows = await looking.rows("doctor_holds", MAX_HELD_COUNTED, looking.limits.now, as_engine=True)
     found = [_hold_finding(row) for row in rows if row["held"] or row["by_engine"]]
     if not rows:
         return Seen("Nothing is paused or disabled.")
@@ -159,12 +159,12 @@ def _hold_finding(row: Record) -> Finding:
 
 async def look_at_endpoints(looking: Looking) -> Seen:
     limits = looking.limits
-    rows = await looking.rows("doctor_breakers", limits.now, as_engine=True)
+    rows = await looking.rows("doctor_breakers", limits.now, MAX_HELD_COUNTED, as_engine=True)
     tries = await looking.rows("doctor_tries", limits.now, as_engine=True)
     found = [
         warning(
             f"The breaker of {row['name']!r} ({row['org']!r}) is {row['state']}, and is not closed since"
-            f" {span(row['since_s'])}" + (f": {row['reason']}" if row["reason"] else "."),
+            f" {span(row['since_s'])}; {_held(row['held'])} held" + (f": {row['reason']}" if row["reason"] else "."),
             "The endpoint fails: its tasks are tried on schedule, but only a few per second. After days of that it is"
             " disabled.",
             f"See what it answers: redrive endpoints show {quote(row['name'])}"
@@ -188,7 +188,10 @@ async def look_at_endpoints(looking: Looking) -> Seen:
                 f" resume{of}{org}.",
             )
         )
-    return Seen(f"Breakers not closed: {len(rows)}; of {ended} tries of the last ten minutes {failed} failed.", found)
+    held = f" ({_held(sum(row['held'] for row in rows))} held)" if rows else ""
+    return Seen(
+        f"Breakers not closed: {len(rows)}{held}; of {ended} tries of the last ten minutes {failed} failed.", found
+    )
 
 
 async def look_at_letters(looking: Looking) -> Seen:

@@ -1,3 +1,2 @@
--- count_held: the tasks held for an endpoint, as far as $3 counts. $1 org, $2 endpoint.
-SELECT count(*)::int AS n FROM (
-  SELECT FROM redrive.task t WHERE t.org_id = $1 AND t.endpoint_id = $2 AND t.open AND NOT t.live LIMIT $3) h;
+-- count_held: the tasks held for an endpoint, as far as $3 counts. $1 org, $2 endpoint, $4 now.
+SELECT redrive.held_by_endpoint($1::uuid, $2::uuid, $4::timestamptz, $3::bigint)::int AS n;

@@ -1,5 +1,5 @@
 -- endpoint_health: how endpoints have done lately, and what waits or lies for them. $1 org, $2 endpoints, $3 tasks looked at of
--- each, $4 tries of each, $5 tries of one task, $6 how far each thing is counted, $7 entries of the retry queue looked at.
+-- each, $4 tries of each, $5 tries of one task, $6 how far each thing is counted, $7 entries of the retry queue looked at, $8 now.
 --
 -- Tries are found through the newest tasks, of which those never tried are passed over ($3: behind a backlog there may be none
 -- left); a try in the queue of old tasks is not among them. No index knows the retry queue by endpoint: it is read once for all
@@ -38,8 +38,8 @@ queued AS MATERIALIZED (
    GROUP BY q.endpoint_id)
 SELECT w.id, coalesce(h.tries, 0) AS tries, coalesce(h.succeeded, 0) AS succeeded, h.took_ms[1] AS p50_ms, h.took_ms[2] AS p95_ms,
        h.last_success_at, coalesce(h.failures_in_a_row, 0) AS failures_in_a_row, f.ended_at AS last_failure_at,
-       f.category AS last_failure_category, f.error_message AS last_failure_message, d.n AS dead, e.n AS held,
-       coalesce(q.n, 0) AS retrying, (SELECT coalesce(sum(n), 0) FROM queued) < $7 AS saw_queue
+       f.category AS last_failure_category, f.error_message AS last_failure_message, d.n AS dead,
+       redrive.held_by_endpoint($1, w.id, $8::timestamptz, $6)::int AS held, coalesce(q.n, 0) AS retrying, (SELECT coalesce(sum(n), 0) FROM queued) < $7 AS saw_queue
   FROM wanted w
   LEFT JOIN told h ON h.id = w.id
   LEFT JOIN tried f ON f.id = w.id AND f.place = h.last_failure
@@ -47,7 +47,4 @@ SELECT w.id, coalesce(h.tries, 0) AS tries, coalesce(h.succeeded, 0) AS succeede
  CROSS JOIN LATERAL (
    SELECT count(*)::int AS n FROM (
      SELECT FROM redrive.dead_letter l
-      WHERE l.org_id = $1 AND l.state = (SELECT 'open') AND l.endpoint_id = w.id LIMIT $6) c) d
- CROSS JOIN LATERAL (
-   SELECT count(*)::int AS n FROM (
-     SELECT FROM redrive.task t WHERE t.org_id = $1 AND t.endpoint_id = w.id AND t.open AND NOT t.live LIMIT $6) c) e;
+      WHERE l.org_id = $1 AND l.state = (SELECT 'open') AND l.endpoint_id = w.id LIMIT $6) c) d;

@@ -123,7 +123,7 @@ async def endpoints_page(request: Request, visitor: Visitor, context: Context) -
         frame = await load_frame(session, visitor, context, PATH)
         page = await endpoints.list_endpoints(session, limit=PAGE_ROWS, after=context.cursors.read(place, given))
         ids = [row["id"] for row in page.rows]
-        health, states = await health_of_many(session, ids), await get_states(session, ids)
+        health, states = await health_of_many(session, ids, context.clock), await get_states(session, ids)
         names = await offered_names(session)
     shown = EndpointsPage(
         frame=frame,
@@ -212,7 +212,7 @@ async def endpoint_page(endpoint_id: str, request: Request, visitor: Visitor, co
             limit=DELIVERIES_SHOWN,
             after=context.cursors.read(place, given),
         )
-        pause = await pausing.endpoint_pause(session, row["id"])
+        pause = await pausing.endpoint_pause(session, row["id"], context.clock)
         state = await get_state(session, row["id"])
         assert pause is not None
         assert state is not None
@@ -226,7 +226,7 @@ async def endpoint_page(endpoint_id: str, request: Request, visitor: Visitor, co
         shown = EndpointPage(
             frame=frame,
             shape=endpoint_view(request, context, visitor, row),
-            health=await health_of(session, row["id"]),
+            health=await health_of(session, row["id"], context.clock),
             state=state,
             hubs=context.hubs_of(row["kind"], row["id"]),
             lacks_worker=await _lacks_worker(session, context, row["kind"]),

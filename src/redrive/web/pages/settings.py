@@ -97,8 +97,8 @@ class AccountPage:
 async def settings_page(request: Request, visitor: Visitor, context: Context) -> Response:
     async with context.tenant(visitor) as session:
         frame = await load_frame(session, visitor, context, PATH)
-        installation, org = await pausing.pauses(session)
-        endpoints = await pausing.paused_endpoints(session)
+        installation, org = await pausing.pauses(session, context.clock)
+        endpoints = await pausing.paused_endpoints(session, context.clock)
         workers = await list_workers(session, context.clock)
     row = await orgs.get_org(context.engine_db, visitor.org_id)
     assert row is not None, "orgs are never deleted"
