@@ -218,7 +218,7 @@ def _head(api: Api, path: str, *lines: str) -> bytes:
         "/v1/events?cursor=" + "A" * 600,
         "/v1/events?cursor=%FF%FE",
         "/v1/endpoints?name=x",
-        "/v1/retry-queue?sort=created_at",
+        "/v1/retry-queue?sort=colour",
         "/v1/retry-queue?status=failed",
         "/v1/retry-queue?endpoint_id=7",
         "/v1/dead-letters?state=deleted",

@@ -202,7 +202,7 @@ async def test_an_endpoint_is_recovered_from_what_died_since_then(api: Api) -> N
     assert {letter["endpoint_id"] for letter in replaying} == {first["id"]}
     after = await api.owner.post(f"/v1/endpoints/{second['id']}/recover", {"since": "2100-01-01T00:00:00Z"})
     assert (after.json["total"], after.json["state"]) == (0, "completed")
-    assert after.json["filter"]["since"] == "2100-01-01T00:00:00Z"
+    assert after.json["filter"]["failed_since"] == "2100-01-01T00:00:00Z"
     waited = await api.owner.post(f"/v1/endpoints/{second['id']}/recover?wait=true", {"since": "2100-01-01T00:00:00Z"})
     assert (waited.status, waited.json) == (200, {"succeeded": 0, "failed": 0})
     for bad in ({}, {"since": 7.5}, {"since": "yesterday"}, {"since": since, "until": since}):

@@ -72,6 +72,7 @@ PAGES: Sequence[Place] = (
     Place("dead-letters-selected", "/app/admin/dlq", act=_select_some),
     Place("dead-letters-empty", "/integrations/logs/dead-letter-queue?type=nothing.like.it"),
     Place("groups", "/groups"),
+    Place("logs", "/integrations/logs"),
     Place("dead-letter", "/app/admin/dlq/{id}", "/v1/dead-letters?category=server_error"),
     Place("log", "/integrations/logs/{log_id}", "/v1/retry-queue"),
     Place("endpoints", "/endpoints"),

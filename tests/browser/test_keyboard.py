@@ -16,7 +16,7 @@ from .queue_steps import died, failed
 LETTERS = "/integrations/logs/dead-letter-queue"
 QUEUE = "/integrations/logs/retry-queue"
 FIELDS = "form[data-filters] :is(input:not([type=hidden]), select)"
-MIN_FILTERED_PAGES = 9
+MIN_FILTERED_PAGES = 10
 TEXTS = ("", "text", "search")
 
 

@@ -169,7 +169,15 @@ async def test_a_page_by_one_filter_reads_no_more_than_it_shows(
     asked = DeadLetterFilter(**chosen)
     after = place.middle if part == "middle" else (None, None)
     nodes = await _explained(
-        place, "list_dead_letters", place.org_id, *asked.columns, *after, LIMIT + 1, asked.lead, LIMIT + 1
+        place,
+        "list_dead_letters",
+        place.org_id,
+        *asked.columns,
+        *after,
+        LIMIT + 1,
+        asked.lead,
+        LIMIT + 1,
+        *asked.first_failed,
     )
     _reads_only(nodes, INDEXES[asked.lead], rows=LIMIT + 1)
 
@@ -178,7 +186,9 @@ async def test_a_page_by_one_filter_reads_no_more_than_it_shows(
 async def test_a_count_by_one_filter_ends_at_its_limit(place: Place, chosen: dict[str, Any]) -> None:
     asked = DeadLetterFilter(**chosen)
     limit = MAX_COUNTED + 1
-    nodes = await _explained(place, "count_dead_letters", place.org_id, *asked.columns, asked.lead, limit)
+    nodes = await _explained(
+        place, "count_dead_letters", place.org_id, *asked.columns, asked.lead, limit, *asked.first_failed
+    )
     _reads_only(nodes, INDEXES[asked.lead], rows=limit)
 
 
@@ -196,7 +206,15 @@ async def test_times_are_answered_by_the_index(place: Place, chosen: dict[str, A
     asked = DeadLetterFilter(**chosen)
     none = (None, None)
     nodes = await _explained(
-        place, "list_dead_letters", place.org_id, *asked.columns, *none, LIMIT + 1, asked.lead, LIMIT + 1
+        place,
+        "list_dead_letters",
+        place.org_id,
+        *asked.columns,
+        *none,
+        LIMIT + 1,
+        asked.lead,
+        LIMIT + 1,
+        *asked.first_failed,
     )
     _reads_only(nodes, INDEXES[asked.lead], rows=LIMIT + 1)
 
@@ -221,7 +239,16 @@ async def test_what_no_index_knows_is_asked_of_so_many_letters_and_no_more(
     assert asked.filters_besides_lead
     look = LIMIT * LOOK_FACTOR
     nodes = await _explained(
-        place, "list_dead_letters", place.org_id, *asked.columns, None, None, LIMIT + 1, asked.lead, look
+        place,
+        "list_dead_letters",
+        place.org_id,
+        *asked.columns,
+        None,
+        None,
+        LIMIT + 1,
+        asked.lead,
+        look,
+        *asked.first_failed,
     )
     _reads_only(nodes, INDEXES[asked.lead], rows=look)
 
@@ -271,7 +298,9 @@ async def test_choices_are_found_by_stepping_through_an_index(place: Place, pref
 @pytest.mark.parametrize("chosen", [{}, *ONE_FILTER, {"q": "needle"}, {"event_type": "usu*"}], ids=str)
 async def test_a_chart_of_arrivals_looks_at_so_many_letters_and_no_more(place: Place, chosen: dict[str, Any]) -> None:
     asked = DeadLetterFilter(**chosen, since=SINCE, until=UNTIL)
-    nodes = await _explained(place, "letter_arrivals", place.org_id, *asked.columns, asked.lead, 1_000, SINCE, 3_600.0)
+    nodes = await _explained(
+        place, "letter_arrivals", place.org_id, *asked.columns, asked.lead, 1_000, SINCE, 3_600.0, *asked.first_failed
+    )
     _reads_only(nodes, INDEXES[asked.lead], rows=1_000)
 
 
@@ -287,7 +316,9 @@ async def test_trends_of_groups_count_so_many_letters_and_no_more(place: Place) 
 async def test_a_pattern_of_types_is_counted_among_so_many_letters(place: Place) -> None:
     asked = DeadLetterFilter(event_type="usu*")
     limit = MAX_COUNTED + 1
-    nodes = await _explained(place, "count_dead_letters", place.org_id, *asked.columns, asked.lead, limit)
+    nodes = await _explained(
+        place, "count_dead_letters", place.org_id, *asked.columns, asked.lead, limit, *asked.first_failed
+    )
     _reads_only(nodes, "dead_letter_by_age", rows=limit)
 
 

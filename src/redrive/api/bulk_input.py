@@ -11,7 +11,7 @@ import msgspec
 from pydantic import AfterValidator, AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from redrive.api.endpoint_input import RatePerS
-from redrive.api.queries import BecauseIn, Moment, PageQuery, Text
+from redrive.api.queries import BecauseIn, EndMoment, Moment, PageQuery, Text
 from redrive.core.operations import MAX_IDS, MAX_STAGES, Canary
 from redrive.core.outcome import Category
 from redrive.store.dead_letters import Order
@@ -39,6 +39,7 @@ def _is_text(value: object) -> object:
 # Not strict: in JSON an id and a time are texts. But never numbers, which would be read as seconds.
 Id = Annotated[UUID, Field(strict=False), BeforeValidator(_is_text)]
 Time = Annotated[Moment, Field(strict=False), BeforeValidator(_is_text)]
+EndTime = Annotated[EndMoment, Field(strict=False), BeforeValidator(_is_text)]
 Ids = Annotated[list[Id], Field(min_length=1, max_length=MAX_IDS), AfterValidator(_each_once)]
 Percent = Annotated[float, Field(gt=0, le=100, allow_inf_nan=False)]
 Stages = Annotated[list[Percent], Field(min_length=1, max_length=MAX_STAGES), AfterValidator(_rising)]
@@ -82,7 +83,9 @@ class DeadLetterFilterIn(_FilterIn):
     category: Annotated[Category, Field(strict=False)] | None = None
     fingerprint: Text | None = None
     since: Time | None = None
-    until: Time | None = None
+    until: EndTime | None = None
+    failed_since: Time | None = None
+    failed_until: EndTime | None = None
     q: Text | None = None
     event_id: Id | None = None
     correlation_id: Text | None = None
@@ -187,7 +190,7 @@ class RecoverIn(BecauseIn):
 
     def spec(self, endpoint_id: UUID) -> OperationSpec:
         since = self.model_dump(mode="json")["since"]  # as a filter would have it: with Z
-        return OperationSpec(DEAD_LETTERS, "retry", filter={"endpoint_id": str(endpoint_id), "since": since})
+        return OperationSpec(DEAD_LETTERS, "retry", filter={"endpoint_id": str(endpoint_id), "failed_since": since})
 
 
 class WaitQuery(BaseModel):

@@ -16,9 +16,9 @@ import msgspec
 
 from redrive.api.problems import FieldError, Problem, bad_query
 
-MAX_CURSOR_CHARS = 512
+MAX_CURSOR_CHARS = 1_024
 _MAC_BYTES = 16
-_TIME, _ID, _NUMBER = "t", "i", "n"
+_TIME, _ID, _NUMBER, _TEXT = "t", "i", "n", "s"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class Cursors:
         self._key = key
 
     def write(self, place: ListPlace, row_key: tuple[object, ...]) -> str:
-        """`row_key`: the times, ids and numbers that the last row shown is sorted by."""
+        """`row_key`: the times, ids, numbers and texts that the last row shown is sorted by."""
         parts = msgspec.json.encode([_tagged(part) for part in row_key])
         return _text_of(self._mac(place, parts) + parts)
 
@@ -70,13 +70,17 @@ def _tagged(part: object) -> tuple[str, str]:
         return _TIME, part.isoformat()
     if isinstance(part, int):
         return _NUMBER, str(part)
-    assert isinstance(part, UUID), "lists are sorted by times, ids and numbers"
+    if isinstance(part, str):
+        return _TEXT, part
+    assert isinstance(part, UUID), "lists are sorted by times, ids, numbers and texts"
     return _ID, part.hex
 
 
-def _untagged(kind: str, text: str) -> datetime | UUID | int:
+def _untagged(kind: str, text: str) -> datetime | UUID | int | str:
     if kind == _NUMBER:
         return int(text)
+    if kind == _TEXT:
+        return text
     return datetime.fromisoformat(text) if kind == _TIME else UUID(hex=text)
 
 

@@ -4,7 +4,7 @@ A parameter that is not known is refused (400): a misspelt filter must not read 
 """
 
 import re
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Annotated, Literal
 from urllib.parse import parse_qsl
 from uuid import UUID
@@ -17,6 +17,7 @@ from redrive.api.problems import FieldError, bad_query, not_found
 from redrive.core.outcome import Category
 from redrive.store.audit import AuditFilter
 from redrive.store.dead_letters import DeadLetterFilter, Order
+from redrive.store.logs import LogFilter
 from redrive.store.paging import MAX_PAGE_ROWS
 from redrive.store.retry_queue import RetryQueueFilter
 
@@ -25,6 +26,7 @@ MAX_FILTER_CHARS = 200
 MAX_BECAUSE_CHARS = 1_000
 
 _NUMBER = re.compile(r"[+-]?[0-9._]+(?:[eE][+-]?[0-9]+)?")
+_DATE = re.compile(r"\d{4}-\d\d-\d\d")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 
@@ -48,6 +50,15 @@ def _not_a_number(given: object) -> object:
     return given
 
 
+def _to_the_end_of_a_day(given: object) -> object:
+    if isinstance(given, str) and _DATE.fullmatch(given.strip()):
+        try:
+            return datetime.fromisoformat(given.strip()).replace(tzinfo=UTC) + timedelta(days=1)
+        except (ValueError, OverflowError):
+            return given  # refused as no date
+    return given
+
+
 def _utc(at: datetime) -> datetime:
     """A time without an offset is taken as UTC."""
     try:
@@ -59,6 +70,59 @@ def _utc(at: datetime) -> datetime:
 Text = Annotated[str, Field(min_length=1, max_length=MAX_FILTER_CHARS), AfterValidator(plain)]
 Moment = Annotated[
     datetime, BeforeValidator(_not_a_number), AfterValidator(_utc), Field(examples=["2026-11-15T17:58:01Z"])
+]
+
+
+# The day that a date names is part of the span that it ends.
+EndMoment = Annotated[
+    datetime,
+    BeforeValidator(_to_the_end_of_a_day),
+    BeforeValidator(_not_a_number),
+    AfterValidator(_utc),
+    Field(examples=["2026-11-15T17:58:01Z"]),
+]
+
+
+# Columns, as SORTS in store.retry_queue, store.logs and store.dead_letters names them; with a minus they descend.
+SortOfQueue = Literal[
+    "next_retry_at",
+    "-next_retry_at",
+    "created_at",
+    "-created_at",
+    "event_type",
+    "-event_type",
+    "external_system",
+    "-external_system",
+    "retry_count",
+    "-retry_count",
+]
+SortOfLogs = Literal[
+    "created_at",
+    "-created_at",
+    "updated_at",
+    "-updated_at",
+    "event_type",
+    "-event_type",
+    "external_system",
+    "-external_system",
+    "status",
+    "-status",
+    "attempt_count",
+    "-attempt_count",
+]
+SortOfLetters = Literal[
+    "created_at",
+    "-created_at",
+    "failed_at",
+    "-failed_at",
+    "event_type",
+    "-event_type",
+    "external_system",
+    "-external_system",
+    "error",
+    "-error",
+    "retry_count",
+    "-retry_count",
 ]
 
 
@@ -90,7 +154,7 @@ class RetryQueueQuery(PageQuery):
     endpoint_id: UUID | None = None
     category: Category | None = None
     q: Text | None = None
-    sort: Literal["next_retry_at"] = "next_retry_at"
+    sort: SortOfQueue = "next_retry_at"
 
     def chosen(self) -> RetryQueueFilter:
         return RetryQueueFilter(**self.model_dump(exclude={"limit", "cursor", "sort"}))
@@ -106,14 +170,30 @@ class DeadLettersQuery(PageQuery):
     category: Category | None = None
     fingerprint: Text | None = None
     since: Moment | None = None
-    until: Moment | None = None
+    until: EndMoment | None = None
     q: Text | None = None
     event_id: UUID | None = None
     correlation_id: Text | None = None
-    sort: Literal["-created_at"] = "-created_at"
+    failed_since: Moment | None = None
+    failed_until: EndMoment | None = None
+    sort: SortOfLetters = "-created_at"
 
     def chosen(self) -> DeadLetterFilter:
         return DeadLetterFilter(**self.model_dump(exclude={"limit", "cursor", "sort"}))
+
+
+class LogsQuery(PageQuery):
+    status: Literal["pending", "error", "success"] | None = None
+    event_type: Text | None = None
+    external_system: Text | None = None
+    endpoint_id: UUID | None = None
+    event_id: UUID | None = None
+    since: Moment | None = None
+    until: EndMoment | None = None
+    sort: SortOfLogs = "-created_at"
+
+    def chosen(self) -> LogFilter:
+        return LogFilter(**self.model_dump(exclude={"limit", "cursor", "sort"}))
 
 
 class AuditExportQuery(BaseModel):
@@ -124,7 +204,7 @@ class AuditExportQuery(BaseModel):
     subject_kind: Text | None = None
     subject_id: UUID | None = None
     since: Moment | None = None
-    until: Moment | None = None
+    until: EndMoment | None = None
     format: Literal["csv", "ndjson"] = "ndjson"
 
     def chosen(self) -> AuditFilter:

@@ -96,7 +96,7 @@ def dead_letter(row: Row) -> Shape:
     return entry(row) | {
         "in_dlq": row["state"] == TaskState.DEAD and row["letter_state"] not in CLOSED_STATES,
         "error_message": row["letter_error"],
-        "created_at": row["letter_created_at"],
+        "created_at": row["first_failed_at"] or row["failed_at"],
         "updated_at": row["letter_updated_at"],
         "reason": row["letter_reason"],
         "category": row["letter_category"],
@@ -348,6 +348,25 @@ def log(row: Row, attempts: Sequence[Row], edited_body: bytes | None = None) -> 
         "created_at": row["created_at"],
         "updated_at": row["updated_at"],
         "attempts": tries(attempts),
+    }
+
+
+def log_entry(row: Row) -> Shape:
+    """A log as it stands in the list: without request, response and tries."""
+    return {
+        "id": row["id"],
+        "log_id": row["id"],
+        "event_id": row["event_id"],
+        "kind": row["kind"],
+        "event_type": row["event_type"],
+        "external_system": row["external_system"],
+        "endpoint_id": row["endpoint_id"],
+        "status": _log_status(row),
+        "attempt_count": row["attempts"],
+        "error_message": row["error_message"],
+        "correlation_id": row["correlation_id"],
+        "created_at": row["created_at"],
+        "updated_at": row["updated_at"],
     }
 
 

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from redrive.api.correlation import MAX_CORRELATION_CHARS
 from redrive.api.endpoint_input import PolicyName
 from redrive.api.problems import FieldError, invalid, payload_too_large
-from redrive.api.queries import Moment, PageQuery, Text
+from redrive.api.queries import EndMoment, Moment, PageQuery, Text
 from redrive.api.replay_input import MAX_STEP_INDEX, override_of
 from redrive.api.run_shapes import SHOWN_BESIDES
 from redrive.core.workflow import Workflow, WorkflowError
@@ -55,7 +55,7 @@ class RunsQuery(PageQuery):
     workflow: Text | None = None
     status: Literal["PENDING", "RUNNING", "SUCCESS", "FAILED", "PARTIAL", "DLQ_PENDING"] | None = None
     since: Moment | None = None
-    until: Moment | None = None
+    until: EndMoment | None = None
 
     def chosen(self) -> RunFilter:
         return RunFilter(**self.model_dump(exclude={"limit", "cursor"}))

@@ -8,7 +8,7 @@ import msgspec
 import typer
 
 from redrive.cli.connect import open_desk
-from redrive.cli.options import AsJson, Limit, Where, command, parse_when
+from redrive.cli.options import AsJson, Limit, Where, command, parse_end, parse_when
 from redrive.cli.output import Column, emit, table
 from redrive.cli.runner import run
 from redrive.store.audit import AuditFilter, list_audit
@@ -30,7 +30,8 @@ def audit(
         datetime | None, typer.Option("--since", parser=parse_when, metavar="TIME", help="Then or later; 2h, 7d: ago.")
     ] = None,
     until: Annotated[
-        datetime | None, typer.Option("--until", parser=parse_when, metavar="TIME", help="Before then.")
+        datetime | None,
+        typer.Option("--until", parser=parse_end, metavar="TIME", help="Before then; a date: by its end."),
     ] = None,
     limit: Limit = 50,
     as_json: AsJson = False,

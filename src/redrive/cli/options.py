@@ -41,6 +41,12 @@ def parse_when(text: str) -> datetime:
     return parse_time(text)
 
 
+def parse_end(text: str) -> datetime:
+    """The end of a span. The day that a date names is part of it."""
+    is_date = re.fullmatch(r"\d{4}-\d\d-\d\d", text)
+    return parse_when(text) + timedelta(days=1) if is_date else parse_when(text)
+
+
 @dataclass(frozen=True, slots=True)
 class Place:
     """Which database."""
@@ -82,10 +88,11 @@ class LetterFilter:
     fingerprint: Annotated[str | None, typer.Option("--fingerprint", help="Of this group of like failures.")] = None
     since: Annotated[
         datetime | None,
-        typer.Option("--since", parser=parse_when, metavar="TIME", help="Died then or later; 2h, 7d: ago."),
+        typer.Option("--since", parser=parse_when, metavar="TIME", help="First failed then or later; 2h, 7d: ago."),
     ] = None
     until: Annotated[
-        datetime | None, typer.Option("--until", parser=parse_when, metavar="TIME", help="Died before then.")
+        datetime | None,
+        typer.Option("--until", parser=parse_end, metavar="TIME", help="First failed before then; a date: by its end."),
     ] = None
     q: Annotated[
         str | None, typer.Option("--q", help="The error, the event type or an id of the event holds this text.")

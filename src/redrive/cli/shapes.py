@@ -41,7 +41,7 @@ def dead_letter(row: Record) -> Shape:
         "failed_at": row["failed_at"],
         "generation": row["letter_generation"],
         "correlation_id": row["correlation_id"],
-        "created_at": row["letter_created_at"],
+        "created_at": row["first_failed_at"] or row["failed_at"],
         "updated_at": row["letter_updated_at"],
     }
 

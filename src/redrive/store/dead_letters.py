@@ -14,7 +14,7 @@ from redrive.store.clock import Clock
 from redrive.store.counters import count_of
 from redrive.store.db import Record, Session, like_literal, like_pattern
 from redrive.store.orgs import as_id
-from redrive.store.paging import LOOK_FACTOR, MAX_COUNTED, MAX_LOOKED, Page, page_of_looks
+from redrive.store.paging import LOOK_FACTOR, MAX_COUNTED, MAX_LOOKED, Page, Sort, page_of, page_of_looks
 from redrive.store.policies import policy_of
 from redrive.store.retry_queue import Refusal
 from redrive.store.trends import Span, Trend
@@ -22,6 +22,8 @@ from redrive.store.trends import Span, Trend
 Order = Literal["in_place", "tail"]
 MAX_ARRIVALS = 5_000  # letters looked at for a chart: some half a millisecond more than for a few
 KEY = ("letter_created_at", "id")
+SORTS = ("created_at", "failed_at", "event_type", "external_system", "error", "retry_count")  # created: first failed
+FIRST_FAILED = Sort("created_at", descends=True)
 # Each has an index in the list's order.
 LEADS = (
     "event_id",
@@ -38,7 +40,11 @@ LEADS = (
 
 @dataclass(frozen=True, slots=True)
 class DeadLetterFilter:
-    """Which dead letters. In `event_type` a `*` stands for anything: `invoice.*`; without one it is just that type."""
+    """Which dead letters. In `event_type` a `*` stands for anything: `invoice.*`; without one it is just that type.
+
+    `since` and `until` ask when it first failed, which no redrive moves; `failed_since` and `failed_until` ask when it
+    died.
+    """
 
     state: str = "open"
     kind: str | None = None
@@ -53,6 +59,12 @@ class DeadLetterFilter:
     q: str | None = None
     event_id: UUID | None = None
     correlation_id: str | None = None
+    failed_since: datetime | None = None
+    failed_until: datetime | None = None
+
+    @property
+    def first_failed(self) -> tuple[datetime | None, datetime | None]:
+        return self.since, self.until
 
     @property
     def columns(self) -> tuple[object, ...]:
@@ -65,8 +77,8 @@ class DeadLetterFilter:
             self.reason,
             self.category,
             self.fingerprint,
-            self.since,
-            self.until,
+            max((at for at in (self.failed_since, self.since) if at is not None), default=None),  # it fails, then dies
+            self.failed_until,
             f"%{like_literal(self.q)}%" if self.q else None,
             like_pattern(self.event_type) if self.event_type is not None and self.has_type_pattern else None,
             self.event_id,
@@ -85,7 +97,8 @@ class DeadLetterFilter:
     @property
     def filters_besides_lead(self) -> bool:
         """Whether anything is asked that the index of the lead cannot answer (it can answer for the times)."""
-        return self.q is not None or self.has_type_pattern or len(self._indexed) > 1
+        is_between = self.since is not None or self.until is not None
+        return self.q is not None or self.has_type_pattern or is_between or len(self._indexed) > 1
 
     @property
     def _indexed(self) -> list[str]:
@@ -98,13 +111,30 @@ class DeadLetterFilter:
 
 
 async def list_dead_letters(
-    session: Session, chosen: DeadLetterFilter, *, limit: int, after: Sequence[object] | None
+    session: Session,
+    chosen: DeadLetterFilter,
+    *,
+    limit: int,
+    after: Sequence[object] | None,
+    sort: Sort = FIRST_FAILED,
 ) -> Page:
-    """Newest first. A page of several filters, of a pattern or of a text may be short, or empty, and yet have a next
-    one: it ends where enough letters were looked at. Then, and with more than MAX_COUNTED, the total is None.
+    """Sorted as asked while at most MAX_COUNTED match; beyond that by time of death, newest first (`is_by_time`).
+
+    Then a page of several filters, of a pattern or of a text may be short, or empty, and yet have a next one: it ends
+    where enough letters were looked at. With more than MAX_COUNTED that a filter leaves, the total is None.
     """
     chosen = await _with_id(session, chosen)
-    return replace(await _page(session, chosen, limit, after), total=await _total(session, chosen))
+    total = await _total(session, chosen)
+    is_walk = after is not None and isinstance(after[0], datetime)  # begun where they were too many
+    if total is None or total > MAX_COUNTED or is_walk:
+        walk = after if is_walk else None
+        return replace(await _page(session, chosen, limit, walk), total=total, is_by_time=True)
+    given = (*chosen.columns, chosen.lead, MAX_COUNTED + 1, *chosen.first_failed)
+    place = after or (None, None)
+    rows = await session.fetch(
+        "sort_dead_letters", session.org_id, *given, sort.column, sort.descends, *place, limit + 1
+    )
+    return page_of(rows, limit, ("sort_key", "id"), total)
 
 
 async def _with_id(session: Session, chosen: DeadLetterFilter) -> DeadLetterFilter:
@@ -123,7 +153,14 @@ async def _page(session: Session, chosen: DeadLetterFilter, limit: int, after: S
     async def read(look: int) -> list[Record]:
         place = after or (None, None)
         return await session.fetch(
-            "list_dead_letters", session.org_id, *chosen.columns, *place, limit + 1, chosen.lead, look
+            "list_dead_letters",
+            session.org_id,
+            *chosen.columns,
+            *place,
+            limit + 1,
+            chosen.lead,
+            look,
+            *chosen.first_failed,
         )
 
     looks = (limit * LOOK_FACTOR, MAX_LOOKED) if chosen.filters_besides_lead else (limit + 1,)
@@ -133,7 +170,8 @@ async def _page(session: Session, chosen: DeadLetterFilter, limit: int, after: S
 async def _total(session: Session, chosen: DeadLetterFilter) -> int | None:
     if chosen == DeadLetterFilter(state=chosen.state):
         return await count_of(session, f"dead.{chosen.state}")
-    row = await session.fetchrow("count_dead_letters", session.org_id, *chosen.columns, chosen.lead, MAX_COUNTED + 1)
+    given = (*chosen.columns, chosen.lead, MAX_COUNTED + 1, *chosen.first_failed)
+    row = await session.fetchrow("count_dead_letters", session.org_id, *given)
     return row["n"] if row else None
 
 
@@ -145,8 +183,12 @@ async def arrivals(
     """
     chosen = await _with_id(session, chosen)
     span = Span(since, until, buckets)
-    within = replace(chosen, since=max(since, chosen.since or since), until=min(until, chosen.until or until))
-    place = (chosen.lead, MAX_ARRIVALS, since, span.bucket_s)
+    within = replace(
+        chosen,
+        failed_since=max(since, chosen.failed_since or since),
+        failed_until=min(until, chosen.failed_until or until),
+    )
+    place = (chosen.lead, MAX_ARRIVALS, since, span.bucket_s, *chosen.first_failed)
     rows = await session.fetch("letter_arrivals", session.org_id, *within.columns, *place)
     is_whole = rows[0]["looked"] < MAX_ARRIVALS
     return span.trend_of((row for row in rows if row["n"] or not is_whole), is_whole=is_whole)

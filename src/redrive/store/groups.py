@@ -33,7 +33,9 @@ async def list_groups(session: Session, chosen: DeadLetterFilter, *, limit: int)
 
     Whole groups are counted on write; of some letters of each the counting is done here.
     """
-    if not any((chosen.event_type, chosen.external_system, chosen.reason, chosen.since, chosen.until, chosen.q)):
+    if not any(
+        (chosen.event_type, chosen.external_system, chosen.reason, chosen.failed_since, chosen.failed_until, chosen.q)
+    ):
         found = await _whole_groups(session, chosen, limit)
         if found is not None:
             return found
@@ -73,8 +75,8 @@ async def _counted_groups(session: Session, chosen: DeadLetterFilter, limit: int
         chosen.endpoint_id,
         chosen.reason,
         chosen.category,
-        chosen.since,
-        chosen.until,
+        chosen.failed_since,
+        chosen.failed_until,
         limit,
         MAX_GROUPS_LOOKED,
         FIRST_COUNT,

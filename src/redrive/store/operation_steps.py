@@ -107,6 +107,7 @@ class OperationSteps:
             MAX_ITEMS,
             self._clock.now(),
             *chosen.columns,
+            *(() if isinstance(chosen, RetryQueueFilter) else chosen.first_failed),
         )
         return 0.0
 

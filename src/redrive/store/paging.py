@@ -12,10 +12,28 @@ LOOK_FACTOR = 10  # rows looked at first, for each wanted
 
 
 @dataclass(frozen=True, slots=True)
+class Sort:
+    """By which column a list goes. As clients write it: `created_at`, or `-created_at` where it descends."""
+
+    column: str
+    descends: bool = False
+
+    @classmethod
+    def read(cls, text: str) -> "Sort":
+        return cls(text.removeprefix("-"), text.startswith("-"))
+
+    def __str__(self) -> str:
+        return f"-{self.column}" if self.descends else self.column
+
+
+@dataclass(frozen=True, slots=True)
 class Page:
+    """`is_by_time`: too many rows match to be sorted in another way."""
+
     rows: list[Record]
     next_key: tuple[object, ...] | None
     total: int | None = None
+    is_by_time: bool = False
 
 
 def page_of(rows: list[Record], limit: int, key: Sequence[str], total: int | None = None) -> Page:

@@ -19,13 +19,15 @@ from redrive.store.audit import Act
 from redrive.store.clock import Clock
 from redrive.store.counters import count_of
 from redrive.store.db import Record, Session, like_literal, like_pattern
-from redrive.store.paging import LOOK_FACTOR, MAX_COUNTED, MAX_LOOKED, Page, page_of_looks
+from redrive.store.paging import LOOK_FACTOR, MAX_COUNTED, MAX_LOOKED, Page, Sort, page_of, page_of_looks
 from redrive.store.pausing import hold_of
 from redrive.store.policies import policy_of, retries_granted
 from redrive.store.snapshots import keep_payloads
 from redrive.store.workers import SERVED_BY_THE_API, SILENT_AFTER_S
 
 KEY = ("due_at", "id")
+SORTS = ("next_retry_at", "created_at", "event_type", "external_system", "retry_count")
+SOONEST = Sort("next_retry_at")
 MAX_FAILURES_LOOKED = 5_000  # entries, for one page or a total, where the last failure of each must be looked up
 
 
@@ -91,11 +93,28 @@ class Unschedulable(ValueError):
 
 
 async def list_retry_queue(
-    session: Session, chosen: RetryQueueFilter, *, limit: int, after: Sequence[object] | None
+    session: Session,
+    chosen: RetryQueueFilter,
+    *,
+    limit: int,
+    after: Sequence[object] | None,
+    sort: Sort = SOONEST,
 ) -> Page:
-    """Soonest next retry first. With filters a page may be short, or empty, and yet have a next one: it ends where
-    enough entries were looked at. The total is None where the filter was not asked of the whole queue.
+    """Soonest next retry first, or sorted as asked while at most MAX_COUNTED match; else `is_by_time`.
+
+    With filters a page may be short, or empty, and yet have a next one: it ends where enough entries were looked at.
+    The total is None where the filter was not asked of the whole queue.
     """
+
+    if sort != SOONEST:
+        total = await _total(session, chosen)
+        is_walk = after is not None and isinstance(after[0], datetime)
+        if total is not None and total <= MAX_COUNTED and not is_walk:
+            given = (*chosen.columns, MAX_COUNTED + 1, sort.column, sort.descends, *(after or (None, None)), limit + 1)
+            rows = await session.fetch("sort_retry_queue", session.org_id, *given)
+            return page_of(rows, limit, ("sort_key", "id"), total)
+        by_time = await list_retry_queue(session, chosen, limit=limit, after=after if is_walk else None)
+        return replace(by_time, is_by_time=True)
 
     async def read(look: int) -> list[Record]:
         place = after or (None, None)

@@ -42,6 +42,7 @@ PLACES = (
     Place("/integrations/logs/retry-queue", "Retry queue", "r", "retry_queue"),
     Place("/integrations/logs/dead-letter-queue", "Dead letters", "d", "dead_letters"),
     Place("/groups", "Groups", "g"),
+    Place("/integrations/logs", "Logs", "n"),
     Place("/events", "Events", "v"),
     Place("/inbox", "Inbox", "i", "inbox"),
     Place("/workflows", "Workflows", "w"),

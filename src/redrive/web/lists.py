@@ -3,7 +3,7 @@
 Used by the pages of lists; what they filter by, they say themselves.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from types import MappingProxyType
@@ -21,7 +21,7 @@ from redrive.store.events import get_event
 from redrive.store.keys import Caller
 from redrive.store.logs import get_log
 from redrive.store.orgs import as_id
-from redrive.store.paging import Page
+from redrive.store.paging import Page, Sort
 from redrive.store.runs import get_run
 from redrive.web.search import Search, asked, moment, quoted
 
@@ -38,6 +38,41 @@ class Term:
     value: str
     typed: str  # what comes back into the box to be edited
     without: str  # the address of the list without it
+
+
+@dataclass(frozen=True, slots=True)
+class Sorting:
+    """How a list is sorted, and the ways to other orders. `is_by_time`: too many rows match for the one asked for."""
+
+    search: Search
+    path: str
+    by: Sort
+    usual: Sort
+    by_time: Sort
+    is_by_time: bool = False
+
+    @property
+    def shown(self) -> Sort:
+        return self.by_time if self.is_by_time else self.by
+
+    @property
+    def carried(self) -> str | None:
+        """What an address must say of it."""
+        return None if self.by == self.usual else str(self.by)
+
+    def href(self, column: str, *, descends: bool = False) -> str:
+        """What a click on the header of a column does: it turns the order round, or begins with `descends`."""
+        wanted = Sort(column, not self.by.descends if column == self.by.column else descends)
+        return self.search.address(self.path, sort=None if wanted == self.usual else str(wanted))
+
+    def aria(self, column: str) -> str | None:
+        return ("descending" if self.shown.descends else "ascending") if column == self.shown.column else None
+
+
+def sort_of(request: Request, columns: Sequence[str], usual: Sort) -> Sort:
+    """What the address asks for; what is no column of the list means the usual order."""
+    asked_for = Sort.read(request.query_params.get("sort", ""))
+    return asked_for if asked_for.column in columns else usual
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +156,7 @@ class FilterBuilder:
         else:
             self._refuse(f"{name}:{value} is not known: {', '.join(choices)} are.")
 
-    def time(self, name: str) -> None:
+    def time(self, name: str, field: str | None = None) -> None:
         value = self._search.get(name)
         if value is None:
             return
@@ -129,7 +164,7 @@ class FilterBuilder:
         if at is None:
             self._refuse(f"{name}:{value} is no time: write 2h, 3d, 2026-11-16 or 2026-11-16T09:30Z.")
         else:
-            self.filter[name] = at
+            self.filter[field or name] = at
 
     def free_text(self) -> None:
         if self._search.text:

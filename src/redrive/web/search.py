@@ -23,6 +23,7 @@ SYNONYMS = {
     "category": "error",
     "external_system": "system",
     "endpoint_id": "endpoint",
+    "event_id": "event",
     "fingerprint": "group",
     "from": "since",
     "to": "until",

@@ -29,6 +29,7 @@ from redrive.store.dead_messages import get_dead_message
 from redrive.store.edits import list_edits
 from redrive.store.keys import Caller
 from redrive.store.logs import list_task_attempts
+from redrive.store.paging import Sort
 from redrive.store.retry_queue import get_entry
 
 NOUN = "dead letter"
@@ -38,11 +39,16 @@ router = APIRouter(prefix="/v1/dead-letters", tags=["dead letters"], dependencie
 
 @router.get("", responses=shows(Page[DeadLetter]))
 async def list_dead_letters(query: Annotated[DeadLettersQuery, Query()], caller: Reader, context: Context) -> Response:
-    """Newest first; the open ones unless another state is asked for."""
+    """The open ones unless another state is asked for, latest first failure first; `sort` says otherwise.
+
+    Where more than 10 000 match, they come by time of death, newest first, whatever `sort` says.
+    """
     place = ListPlace("dead-letters", caller.org_id, query.filters())
     after = context.cursors.read(place, query.cursor)
     async with context.tenant(caller) as session:
-        page = await dead_letters.list_dead_letters(session, query.chosen(), limit=query.limit, after=after)
+        page = await dead_letters.list_dead_letters(
+            session, query.chosen(), limit=query.limit, after=after, sort=Sort.read(query.sort)
+        )
     cursor = context.cursors.write(place, page.next_key) if page.next_key else None
     return answer(
         shapes.page([shapes.dead_letter(row) for row in page.rows], limit=query.limit, cursor=cursor, total=page.total)

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from redrive.api.answers import answer
 from redrive.api.auth import SCHEMES, Reader
 from redrive.api.context import Context
-from redrive.api.queries import DEFAULT_PAGE_ROWS, Moment, Text
+from redrive.api.queries import DEFAULT_PAGE_ROWS, EndMoment, Moment, Text
 from redrive.api.schemas.base import shows
 from redrive.api.schemas.groups import Groups
 from redrive.api.shapes import Row, Shape
@@ -35,11 +35,12 @@ class GroupsQuery(BaseModel):
     reason: Literal["permanent", "exhausted", "expired", "skipped"] | None = None
     category: Category | None = None
     since: Moment | None = None
-    until: Moment | None = None
+    until: EndMoment | None = None
     q: Text | None = None
 
     def chosen(self) -> DeadLetterFilter:
-        return DeadLetterFilter(**self.model_dump(exclude={"limit"}))
+        others = self.model_dump(exclude={"limit", "since", "until"})
+        return DeadLetterFilter(**others, failed_since=self.since, failed_until=self.until)
 
 
 @router.get("/groups", responses=shows(Groups))

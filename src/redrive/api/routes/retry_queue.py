@@ -26,6 +26,7 @@ from redrive.store.clock import Clock
 from redrive.store.db import Record, Session
 from redrive.store.dead_letters import redrive
 from redrive.store.lanes import NOBODY_AHEAD, Ahead, ahead_of
+from redrive.store.paging import Sort
 from redrive.store.pausing import NO_HOLD, Hold
 from redrive.store.retry_queue import Refusal
 
@@ -105,11 +106,16 @@ def held(hold: Hold) -> Problem:
 
 @router.get("", responses=shows(Page[RetryQueueEntry]))
 async def list_retry_queue(query: Annotated[RetryQueueQuery, Query()], caller: Reader, context: Context) -> Response:
-    """Open tasks that have failed before, soonest next retry first."""
+    """Open tasks that have failed before, soonest next retry first; `sort` says otherwise.
+
+    Where more than 10 000 match, they come soonest first, whatever `sort` says.
+    """
     place = ListPlace("retry-queue", caller.org_id, query.filters())
     after = context.cursors.read(place, query.cursor)
     async with context.tenant(caller) as session:
-        page = await retry_queue.list_retry_queue(session, query.chosen(), limit=query.limit, after=after)
+        page = await retry_queue.list_retry_queue(
+            session, query.chosen(), limit=query.limit, after=after, sort=Sort.read(query.sort)
+        )
         holds = await pausing.holds_of(session, [row["id"] for row in page.rows], context.clock)
     cursor = context.cursors.write(place, page.next_key) if page.next_key else None
     data = [shapes.held_by(shapes.entry(row), holds.get(row["id"])) for row in page.rows]

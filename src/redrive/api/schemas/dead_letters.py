@@ -42,7 +42,7 @@ class DeadLetter(RetryQueueEntry):
     fingerprint: str | None = Field(description="The same for all that died of the same thing.")
     state: LetterState
     first_failed_at: datetime | None
-    failed_at: datetime
+    failed_at: datetime = Field(description="When it died. `created_at` says when it first failed.")
     generation: int = Field(description="How often it had been redriven before it died.")
     run_id: UUID | None = Field(description="Of a workflow's step: the run that it belongs to.")
     step_index: int | None

@@ -1,12 +1,13 @@
 -- collect_dead_letters: as collect_retry_queue, oldest first. $1 org, $2 operation, $3 how many rows to look at, $4 most items,
 -- $5 now, then the filters: $6 state, $7 kind, $8 event type, $9 external system, $10 endpoint, $11 reason, $12 category,
--- $13 fingerprint, $14 since, $15 until, $16 text, $17 pattern of event types,
+-- $13 fingerprint, $14 and $15 died since and until, $16 text, $17 pattern of event types,
 -- $18 event, $19 correlation id.
 WITH op AS MATERIALIZED (
   SELECT * FROM redrive.operation WHERE org_id = $1 AND id = $2),
 seen AS MATERIALIZED (
   SELECT d.task_id, d.created_at, d.kind, d.event_type, d.external_system, d.endpoint_id, d.reason, d.category, d.fingerprint,
-         d.error_message, d.event_id, d.correlation_id
+         d.error_message, d.event_id, d.correlation_id,
+         coalesce(d.first_failed_at, d.created_at) AS began_at
     FROM redrive.dead_letter d
    WHERE d.org_id = $1 AND d.state = $6 AND d.created_at <= (SELECT created_at FROM op)
      AND d.created_at >= coalesce($14::timestamptz, '-infinity') AND d.created_at < coalesce($15::timestamptz, 'infinity')
@@ -26,6 +27,7 @@ chosen AS (
      AND ($16::text IS NULL OR s.error_message ILIKE $16 OR s.event_type ILIKE $16 OR s.correlation_id ILIKE $16
           OR s.event_id::text ILIKE $16)
      AND ($17::text IS NULL OR s.event_type LIKE $17)
+     AND ($20::timestamptz IS NULL OR s.began_at >= $20) AND ($21::timestamptz IS NULL OR s.began_at < $21)
      AND ($18::uuid IS NULL OR s.event_id = $18)
      AND ($19::text IS NULL OR s.correlation_id = $19)
      AND (SELECT true FROM redrive.operation_item i

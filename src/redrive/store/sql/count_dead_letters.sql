@@ -1,7 +1,7 @@
 -- count_dead_letters: what a filter matches, where that is known after a look at so many letters as $17; else NULL.
--- $1 org, $2 state, $3 to $9 filters, $10 since, $11 until, $12 text, $13 pattern of event types,
+-- $1 org, $2 state, $3 to $9 filters, $10 and $11 died since and until, $12 text, $13 pattern of event types,
 -- $14 event, $15 correlation id,
--- $16 the filter that chooses the index: as for the list.
+-- $16 the filter that chooses the index: as for the list; $18 and $19 first failed since and until.
 -- A pattern asks for the message too, which is always there and in no index: else the one by type, which has all that is needed,
 -- would be read to its end and sorted.
 SELECT CASE WHEN count(*) < $17::bigint THEN count(*) FILTER (
@@ -16,10 +16,12 @@ SELECT CASE WHEN count(*) < $17::bigint THEN count(*) FILTER (
            AND ($15::text IS NULL OR d.correlation_id = $15)
            AND ($12::text IS NULL OR d.error_message ILIKE $12 OR d.event_type ILIKE $12 OR d.correlation_id ILIKE $12
                 OR d.event_id::text ILIKE $12)
-           AND ($13::text IS NULL OR (d.event_type LIKE $13 AND d.error_message IS NOT NULL))) END AS n
+           AND ($13::text IS NULL OR (d.event_type LIKE $13 AND d.error_message IS NOT NULL))
+           AND ($18::timestamptz IS NULL OR d.began_at >= $18) AND ($19::timestamptz IS NULL OR d.began_at < $19)) END AS n
   FROM (
     SELECT d.kind, d.event_type, d.external_system, d.endpoint_id, d.reason, d.category, d.fingerprint, d.error_message,
-           d.event_id, d.correlation_id
+           d.event_id, d.correlation_id,
+           CASE WHEN num_nonnulls($18::timestamptz, $19::timestamptz) > 0 THEN coalesce(d.first_failed_at, d.created_at) END AS began_at
       FROM redrive.dead_letter d
      WHERE d.org_id = $1 AND d.state = (SELECT $2::text)
        AND ($16::text IS DISTINCT FROM 'kind' OR d.kind = (SELECT $3::text))

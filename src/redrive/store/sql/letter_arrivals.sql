@@ -1,5 +1,5 @@
 -- letter_arrivals: how many of the dead letters that match came when, of the newest $17. $1 to $16 as for count_dead_letters,
--- $18 the begin of the first bucket, $19 length of a bucket in seconds.
+-- $18 the begin of the first bucket, $19 length of a bucket in seconds, $20 and $21 first failed since and until.
 -- Each row tells how many letters were looked at, and when the oldest of them came; where none matches there is one row of none.
 -- They are gathered as they are read, by date_bin: to reckon in seconds, or to keep them for a second look, takes twice as long.
 WITH gathered AS MATERIALIZED (
@@ -18,7 +18,9 @@ WITH gathered AS MATERIALIZED (
                AND ($15::text IS NULL OR d.correlation_id = $15)
                AND ($12::text IS NULL OR d.error_message ILIKE $12 OR d.event_type ILIKE $12 OR d.correlation_id ILIKE $12
                 OR d.event_id::text ILIKE $12)
-               AND ($13::text IS NULL OR (d.event_type LIKE $13 AND d.error_message IS NOT NULL)) AS matches
+               AND ($13::text IS NULL OR (d.event_type LIKE $13 AND d.error_message IS NOT NULL))
+               AND ($20::timestamptz IS NULL OR coalesce(d.first_failed_at, d.created_at) >= $20)
+               AND ($21::timestamptz IS NULL OR coalesce(d.first_failed_at, d.created_at) < $21) AS matches
         FROM redrive.dead_letter d
        WHERE d.org_id = $1 AND d.state = (SELECT $2::text)
          AND ($16::text IS DISTINCT FROM 'kind' OR d.kind = (SELECT $3::text))

@@ -1,5 +1,6 @@
--- list_dead_letters: newest first. $1 org, $2 state, $3 to $9 filters, $10 since, $11 until, $12 text, $13 pattern of
--- event types, $14 event, $15 correlation id, $16 and $17 before, $18 limit, $19 the filter that chooses the index, $20 how many letters to look at.
+-- list_dead_letters: newest first. $1 org, $2 state, $3 to $9 filters, $10 and $11 died since and until, $12 text,
+-- $13 pattern of event types, $14 event, $15 correlation id, $16 and $17 before, $18 limit, $19 the filter that chooses the index, $20 how many letters to look
+-- at, $21 and $22 first failed since and until.
 --
 -- One index is read in its order: that of the one filter named in $19, or by age. The other filters are asked of what it
 -- gives, at most $20 letters, so that no page costs more than that. Whoever finds too few goes on behind the last one
@@ -18,7 +19,9 @@ WITH looked AS MATERIALIZED (
            AND ($15::text IS NULL OR d.correlation_id = $15)
            AND ($12::text IS NULL OR d.error_message ILIKE $12 OR d.event_type ILIKE $12 OR d.correlation_id ILIKE $12
                 OR d.event_id::text ILIKE $12)
-           AND ($13::text IS NULL OR d.event_type LIKE $13) AS matches
+           AND ($13::text IS NULL OR d.event_type LIKE $13)
+           AND ($21::timestamptz IS NULL OR coalesce(d.first_failed_at, d.created_at) >= $21)
+           AND ($22::timestamptz IS NULL OR coalesce(d.first_failed_at, d.created_at) < $22) AS matches
     FROM redrive.dead_letter d
    WHERE d.org_id = $1 AND d.state = (SELECT $2::text)
      AND ($19::text IS DISTINCT FROM 'kind' OR d.kind = (SELECT $3::text))

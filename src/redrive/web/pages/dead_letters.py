@@ -19,7 +19,7 @@ from redrive.store.db import Session
 from redrive.store.dead_letters import DeadLetterFilter
 from redrive.store.endpoint_names import endpoint_names, offered_names
 from redrive.store.operations import DEAD_LETTERS
-from redrive.store.paging import MAX_COUNTED
+from redrive.store.paging import MAX_COUNTED, Sort
 from redrive.web import words
 from redrive.web.charts import Series, lines
 from redrive.web.frame import Frame, load_frame
@@ -27,9 +27,11 @@ from redrive.web.lists import (
     PAGE_ROWS,
     Asked,
     FilterBuilder,
+    Sorting,
     after,
     operations_to_show,
     searched,
+    sort_of,
     terms_of,
     thing_with_id,
 )
@@ -55,6 +57,7 @@ class DeadLettersPage:
     frame: Frame
     path: str
     asked: Asked
+    sorting: Sorting
     letters: list[Shape]
     total: int | None
     next_href: str | None
@@ -72,27 +75,30 @@ class DeadLettersPage:
     counted_to = MAX_COUNTED
 
     @property
+    def has_runs(self) -> bool:
+        return any(letter["run_id"] for letter in self.letters)
+
+    @property
     def state(self) -> str:
         return str(self.asked.filter.get("state", "open"))
 
     @property
     def bulk_filter(self) -> dict[str, object]:
         """All that match, but none that came since: nobody has seen those."""
-        return {"state": "open", "until": after(self._newest)} | dict(self.asked.filter)
+        return {"state": "open", "failed_until": after(self._newest)} | dict(self.asked.filter)
 
     @property
     def watched(self) -> dict[str, object] | None:
-        """What is new and belongs on top of this page: a filter that the first one shown does not match any more."""
-        if self.first_href is not None or self.state != "open" or "until" in self.asked.filter:
+        """What is new and belongs to this list: it died after what is shown."""
+        if self.first_href is not None or self.state != "open":
             return None
-        return dict(self.asked.filter) | {"since": after(self._newest)}
+        return dict(self.asked.filter) | {"failed_since": after(self._newest)}
 
     @property
     def _newest(self) -> datetime:
         """When the page was made, or a letter on it died: one may have come while it was."""
-        newest = self.letters[0]["created_at"] if self.letters else self.frame.now
-        assert isinstance(newest, datetime)
-        return max(newest, self.frame.now)
+        died = [letter["failed_at"] for letter in self.letters]
+        return max([self.frame.now, *(at for at in died if isinstance(at, datetime))])
 
 
 async def _arrivals(session: Session, chosen: DeadLetterFilter, now: datetime) -> tuple[Markup, str]:
@@ -127,14 +133,19 @@ async def dead_letters_page(request: Request, visitor: Visitor, context: Context
         await chosen.endpoint(session)
         chosen.free_text()
         chosen.nothing_if_unclear()
-        place = ListPlace("page dead-letters", visitor.org_id, dict(search.terms) | {"q": search.text})
+        sort = sort_of(request, dead_letters.SORTS, dead_letters.FIRST_FAILED)
+        terms = dict(search.terms) | {"q": search.text, "sort": sort}
+        place = ListPlace("page dead-letters", visitor.org_id, terms)
         given = request.query_params.get("cursor")
         page = await dead_letters.list_dead_letters(
             session,
             DeadLetterFilter(**chosen.filter),  # type: ignore[arg-type]
             limit=PAGE_ROWS,
             after=context.cursors.read(place, given),
+            sort=sort,
         )
+        usual = dead_letters.FIRST_FAILED
+        sorting = Sorting(search, path, sort, usual, Sort("failed_at", descends=True), page.is_by_time)
         drawn, note = await _arrivals(session, DeadLetterFilter(**chosen.filter), frame.now)  # type: ignore[arg-type]
         names = await endpoint_names(session, [row["endpoint_id"] for row in page.rows])
         if page.rows and "fingerprint" in chosen.filter:  # what all of a group have in common
@@ -143,12 +154,13 @@ async def dead_letters_page(request: Request, visitor: Visitor, context: Context
             frame=frame,
             path=path,
             asked=Asked(search, chosen.filter, tuple(chosen.problems), terms_of(search, path, chosen.words)),
+            sorting=sorting,
             letters=[shapes.dead_letter(row) | {"endpoint": names.get(row["endpoint_id"])} for row in page.rows],
             total=page.total,
-            next_href=search.address(path, cursor=context.cursors.write(place, page.next_key))
+            next_href=search.address(path, sort=sorting.carried, cursor=context.cursors.write(place, page.next_key))
             if page.next_key
             else None,
-            first_href=search.address(path) if given else None,
+            first_href=search.address(path, sort=sorting.carried) if given else None,
             event_types=(
                 await event_types(session, DEAD_LETTERS, state=str(chosen.filter.get("state", "open")))
             ).values,

@@ -106,7 +106,9 @@ class GroupsPage:
     def bulk_filter(self, group: Group) -> dict[str, object]:
         """All of it, but none that came since the page was made."""
         until = after(max(group.last_at, self.frame.now))
-        return {"state": self.state, "until": until} | dict(self.asked.filter) | {"fingerprint": group.fingerprint}
+        return (
+            {"state": self.state, "failed_until": until} | dict(self.asked.filter) | {"fingerprint": group.fingerprint}
+        )
 
 
 @router.get(PATH)
@@ -122,8 +124,8 @@ async def groups_page(request: Request, visitor: Visitor, context: Context) -> R
         chosen.choice("reason", "reason", REASONS)
         for name, field in (("type", "event_type"), ("system", "external_system"), ("kind", "kind")):
             chosen.text(name, field)
-        chosen.time("since")
-        chosen.time("until")
+        chosen.time("since", "failed_since")
+        chosen.time("until", "failed_until")
         await chosen.endpoint(session)
         chosen.free_text()
         chosen.nothing_if_unclear()

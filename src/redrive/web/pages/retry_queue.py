@@ -17,7 +17,17 @@ from redrive.store.paging import MAX_COUNTED
 from redrive.store.pausing import NO_HOLD, holds_of
 from redrive.store.retry_queue import RetryQueueFilter
 from redrive.web.frame import Frame, load_frame
-from redrive.web.lists import PAGE_ROWS, Asked, FilterBuilder, operations_to_show, searched, terms_of, thing_with_id
+from redrive.web.lists import (
+    PAGE_ROWS,
+    Asked,
+    FilterBuilder,
+    Sorting,
+    operations_to_show,
+    searched,
+    sort_of,
+    terms_of,
+    thing_with_id,
+)
 from redrive.web.render import render
 from redrive.web.visitor import PageRoute, Visitor
 from redrive.web.words import CATEGORIES
@@ -33,6 +43,7 @@ router = APIRouter(route_class=PageRoute, include_in_schema=False)
 class RetryQueuePage:
     frame: Frame
     asked: Asked
+    sorting: Sorting
     entries: list[Shape]
     total: int | None
     next_href: str | None
@@ -74,19 +85,23 @@ async def retry_queue_page(request: Request, visitor: Visitor, context: Context)
         await chosen.endpoint(session)
         chosen.free_text()
         chosen.nothing_if_unclear()
-        place = ListPlace("page retry-queue", visitor.org_id, chosen.filter)
+        sort = sort_of(request, retry_queue.SORTS, retry_queue.SOONEST)
+        place = ListPlace("page retry-queue", visitor.org_id, chosen.filter | {"sort": sort})
         given = request.query_params.get("cursor")
         page = await retry_queue.list_retry_queue(
             session,
             RetryQueueFilter(**chosen.filter),  # type: ignore[arg-type]
             limit=PAGE_ROWS,
             after=context.cursors.read(place, given),
+            sort=sort,
         )
+        sorting = Sorting(search, PATH, sort, retry_queue.SOONEST, retry_queue.SOONEST, page.is_by_time)
         names = await endpoint_names(session, [row["endpoint_id"] for row in page.rows])
         holds = await holds_of(session, [row["id"] for row in page.rows], context.clock)
         shown = RetryQueuePage(
             frame=frame,
             asked=Asked(search, chosen.filter, tuple(chosen.problems), terms_of(search, PATH, chosen.words)),
+            sorting=sorting,
             entries=[
                 shapes.held_by(shapes.entry(row), holds.get(row["id"]))
                 | {
@@ -97,10 +112,10 @@ async def retry_queue_page(request: Request, visitor: Visitor, context: Context)
                 for row in page.rows
             ],
             total=page.total,
-            next_href=search.address(PATH, cursor=context.cursors.write(place, page.next_key))
+            next_href=search.address(PATH, sort=sorting.carried, cursor=context.cursors.write(place, page.next_key))
             if page.next_key
             else None,
-            first_href=search.address(PATH) if given else None,
+            first_href=search.address(PATH, sort=sorting.carried) if given else None,
             event_types=(await event_types(session, RETRY_QUEUE)).values,
             endpoint_names=await offered_names(session),
             operations=await operations_to_show(session, request, visitor),

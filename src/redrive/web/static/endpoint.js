@@ -84,7 +84,7 @@ async function count() {
   button.disabled = true;
   if (!from) return (said.textContent = "Choose a time.");
   try {
-    const { pagination } = await call("GET", `${form.dataset.count}&since=${encodeURIComponent(from)}`);
+    const { pagination } = await call("GET", `${form.dataset.count}&failed_since=${encodeURIComponent(from)}`);
     counted = pagination.total_count;
     const text = counted === null ? "More than 10,000 dead letters" : `${counted.toLocaleString("en-US")} dead letter${counted === 1 ? "" : "s"}`;
     said.textContent = counted === 0 ? "No open dead letter of it died since then." : `${text} would be redriven.`;

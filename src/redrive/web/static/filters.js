@@ -58,7 +58,8 @@ async function show(list, address, { sent = null, from = null, isNew = true }) {
     putFilters(list.section, read, sent);
     putInPlace(read);
     list.put(read, { isSame: false });
-    if (from !== null) list.section.querySelector(`[data-in-place="${CSS.escape(from)}"], [data-search]`)?.focus();
+    const find = (what) => list.section.querySelector(what);
+    if (from !== null) (find(`[data-in-place="${CSS.escape(from)}"]`) || find("[data-search]"))?.focus();
   } catch (problem) {
     if (problem.name === "AbortError") return;
     toast("The list could not be updated: the server cannot be reached.", "bad");
