@@ -153,6 +153,7 @@ async def test_a_count_beyond_the_limit_is_not_said(own_api: Api) -> None:
         dead = "UPDATE redrive.task SET event_type = 'one', state = 'dead', reason = 'skipped' WHERE id = $1"
         await engine.execute(dead, job.id)
         assert (await api.owner.get(path)).json["pagination"]["total_count"] == MANY - 1
+        await engine.execute("UPDATE redrive.task SET state = 'dead', reason = 'skipped' WHERE state = 'waiting'")
         await engine.execute(
             "INSERT INTO redrive.dead_letter (org_id, task_id, state, kind, event_id, event_type, reason, category,"
             " fingerprint, error_message, failed_at, generation, created_at, updated_at)"
