@@ -291,3 +291,15 @@ async def _left(redrive: Installation) -> set[str]:
 
 def _days(n: int) -> timedelta:
     return timedelta(days=n)
+
+
+async def test_a29_a_webhook_that_a_hub_could_not_deliver_has_an_error_stack(redrive: Installation) -> None:
+    relay = await redrive.api.relay()
+    PlayedHub(redrive, relay, 503)
+    event_id = await redrive.api.webhook(relay, b"1")
+    await redrive.work()
+    (attempt,) = await redrive.api.attempts(event_id)
+    where, answered, why = attempt["error_stack"].splitlines()
+    assert where.startswith("a hub, which forwards to ")
+    assert answered.endswith(" ms")
+    assert why == "server_error: HTTP 503 Service Unavailable"

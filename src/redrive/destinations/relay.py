@@ -6,9 +6,10 @@ of an endpoint the first delivers, one webhook at a time; when it goes, or is si
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from json import loads
+from time import monotonic
 from uuid import UUID
 
 import structlog
@@ -167,8 +168,9 @@ class RelayDestination:
                 await hub.turn.acquire()
         except TimeoutError:
             return BUSY
+        began = monotonic()
         try:
-            return await self._tried(hub, plan, job, now)
+            return _with_stack(await self._tried(hub, plan, job, now), hub.forward, monotonic() - began)
         finally:
             hub.turn.release()
 
@@ -232,6 +234,19 @@ class RelayDestination:
     async def aclose(self) -> None:
         """Hubs are let go by those who let them in."""
         self.is_closing = True
+
+
+def _with_stack(tried: Try | Released, forward: str, took_s: float) -> Try | Released:
+    """Where a failed attempt went, how long that took, and what was said: the log of every failure has a stack."""
+    if isinstance(tried, Released) or not isinstance(tried.outcome, Failure):
+        return tried
+    failure = tried.outcome
+    lines = (
+        f"a hub, which forwards to {forward}",
+        f"  answer     {took_s * 1000:>10.1f} ms",
+        f"{failure.category.value}: {failure.message}",
+    )
+    return tried._replace(outcome=replace(failure, stack=redact_text("\n".join(lines))))
 
 
 def _plan(terms: EndpointTerms) -> _Plan:
