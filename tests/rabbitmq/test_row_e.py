@@ -417,6 +417,41 @@ async def test_e9_what_was_lost_once_is_tried_again_alone_and_keeps_its_way(
         assert message.headers["tenant"] == "north"
 
 
+async def test_e9_a_suspect_that_cannot_be_handed_over_does_not_hold_up_the_others(
+    vhost_url: str, broker: Broker, eventually: Eventually
+) -> None:
+    """The dead-letter queue is full: a suspect that died waits, and others behind it; the rest goes on."""
+    full: dict[str, Any] = {"x-max-length": 1, "x-overflow": "reject-publish"}
+    await broker.channel.declare_queue(DEAD, durable=True, arguments=full)
+    await broker.publish(DEAD, {"n": "filler"})
+    lost = asyncio.Event()
+
+    async def act(message: Message) -> None:
+        n = message.payload["n"]
+        if n == 0 and not lost.is_set():
+            lost.set()
+            await asyncio.Event().wait()
+        if n < 3:
+            raise ValueError("no such unit")
+
+    tries = Tries(act)
+    await broker.channel.declare_queue(SOURCE, durable=True)
+    await broker.publish(SOURCE, {"n": 0})
+    doomed = asyncio.create_task(consumer(vhost_url, tries).run(asyncio.Event()))
+    await eventually(lost.is_set, within_s=60)
+    doomed.cancel()
+    await asyncio.gather(doomed, return_exceptions=True)
+    for n in range(1, 6):
+        await broker.publish(SOURCE if n > 1 else f"{SOURCE}-suspects", {"n": n})
+    async with consuming(vhost_url, tries):
+        await eventually(lambda: all(tries.of(n) for n in range(2, 6)), within_s=60)
+        dead = set[Any]()
+        while len(dead) < 4:
+            message = await broker.take(DEAD, within_s=60)
+            dead.add(json.loads(message.body).get("original_message", {"n": "filler"})["n"])
+    assert dead == {"filler", 0, 1, 2}
+
+
 async def test_e5_a_stop_finishes_what_has_come_already(vhost_url: str, broker: Broker, eventually: Eventually) -> None:
     """What goes back is given out again as a suspect, one message at a time: a stop should leave few."""
 

@@ -12,7 +12,8 @@ import asyncio
 import inspect
 import time
 import traceback
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from contextlib import contextmanager
 from contextvars import copy_context
 from dataclasses import dataclass, replace
 from functools import partial
@@ -46,6 +47,7 @@ from redrive.sources.staying import first_of, stay_connected, unless, watch
 
 MAX_LOSSES = 15  # a message that takes its consumer with it, again and again, is given up then
 MAX_THREADS = 64
+LOOK_AGAIN_S = 1.0  # for suspects that are left
 BEGIN_S = 2.0  # what has come may still begin when it is to stop
 DRAIN_S = 7.0  # and two connections are closed behind it, within ten seconds
 
@@ -102,6 +104,9 @@ class Consumer:
         self._inbox: asyncio.Queue[Delivery] = asyncio.Queue()  # never more than the prefetch
         self._suspects: asyncio.Queue[Delivery] = asyncio.Queue()  # never more than one
         self._met_fresh = asyncio.Event()  # a message that was never given out before
+        self._at_risk = 0  # see `_under_way`
+        self._calm = asyncio.Event()  # nothing is
+        self._calm.set()
         self._others_may = asyncio.Event()  # begin: no suspect is under way
         self._others_may.set()
         self._asking = asyncio.Lock()  # the broker for another subscription: not to be given up halfway
@@ -170,17 +175,20 @@ class Consumer:
 
     async def _widen(self, source: "_Subscription", suspects: "_Subscription") -> None:
         """Take one message at a time until no suspect is left: what a process has here when it dies is suspected with
-        the one that it died of. Messages that were given out before come first. Ends with the session.
+        the one that it died of. Messages that were given out before come first. Where no suspect is tried and yet they
+        do not get fewer, since one cannot be handed over, say, the others do not wait for them. Ends with the session.
         """
+        await self._met_fresh.wait()
+        before: int | None = None
         while True:
-            await self._met_fresh.wait()
-            self._met_fresh.clear()
             async with self._asking:
-                connection = source.channel.connection
-                if self._others_may.is_set() and not await topology.waiting(connection, suspects.queue):
+                waiting = await topology.waiting(source.channel.connection, suspects.queue)
+                if self._others_may.is_set() and waiting in (0, before):
                     await source.end()
                     await source.begin(self._spec.prefetch)
                     break
+            before = waiting
+            await asyncio.sleep(LOOK_AGAIN_S)
         await asyncio.Event().wait()
 
     async def _drain(self, subscriptions: Sequence["_Subscription"]) -> None:
@@ -229,11 +237,12 @@ class Consumer:
             self._inbox.task_done()
 
     async def _work_alone(self) -> None:
-        """A suspect is tried with nothing else under way: should it end this process, nothing else is lost with it."""
+        """A suspect is tried with no other handler under way: should it end this process, it ends no other try."""
         while True:
             delivery = await self._suspects.get()
-            self._others_may.clear()
-            await self._idle.wait()
+            if delivery.losses < MAX_LOSSES:
+                self._others_may.clear()
+                await self._calm.wait()
             await self._carry_out(delivery)
             self._others_may.set()  # also where it was not tried
             self._suspects.task_done()
@@ -260,9 +269,22 @@ class Consumer:
             await self._onward.bury(delivery, None, lost, Reason.EXHAUSTED, self._now())
             self._note_death(Reason.EXHAUSTED, lost.category, None)
         elif delivery.redelivered and not delivery.losses:
-            await self._onward.set_apart(delivery)
+            with self._under_way():
+                await self._onward.set_apart(delivery)
         else:
             await self._try(delivery)
+
+    @contextmanager
+    def _under_way(self) -> Iterator[None]:
+        """What would be lost or done twice if a suspect ended this process meanwhile: none is tried."""
+        self._at_risk += 1
+        self._calm.clear()
+        try:
+            yield
+        finally:
+            self._at_risk -= 1
+            if not self._at_risk:
+                self._calm.set()
 
     async def _try(self, delivery: Delivery) -> None:
         began_s = self._now()
@@ -270,7 +292,8 @@ class Consumer:
         entry = traces.entry(_header(delivery, TRACEPARENT))
         if entry is not None and entry.began_ns and TRACEPARENT not in delivery.headers:
             delivery = delivery.with_headers({TRACEPARENT: entry.traceparent})  # its retries are part of this trace
-        payload, outcome = await self._outcome(delivery, entry)
+        with self._under_way():
+            payload, outcome = await self._outcome(delivery, entry)
         if delivery.losses:
             self._others_may.set()  # it has not ended this process
         took_s = time.monotonic() - began

@@ -57,7 +57,7 @@ class Onward:
     async def give_back(self, delivery: Delivery) -> None:
         await self._answer(delivery, partial(delivery.channel.basic_nack, delivery.tag, requeue=True, wait=False))
 
-    async def _answer(self, delivery: Delivery, answer: Callable[[], Awaitable[None]]) -> None:
+    async def _answer(self, delivery: Delivery, answer: Callable[[], Awaitable[object]]) -> None:
         try:
             async with asyncio.timeout(ACKNOWLEDGE_TIMEOUT_S):
                 await answer()
@@ -88,10 +88,13 @@ class Onward:
         await self._hand_over(delivery, Outgoing("", queue.name, delivery.body, copy))
 
     async def set_apart(self, delivery: Delivery) -> None:
-        """Its consumer was gone before it answered: it joins the suspects, which are tried one by one."""
+        """Its consumer was gone before it answered: it joins the suspects, which are tried one by one. When this
+        returns, the broker has the acknowledgement: else a crash would leave the message in both queues.
+        """
         copy = copy_of(delivery.properties, delivery.headers | _origin(delivery))
         self._log.warning("message_suspected", **_named(delivery), to=self._spec.suspects_queue)
         await self._hand_over(delivery, Outgoing("", self._spec.suspects_queue, delivery.body, copy))
+        await self._answer(delivery, partial(delivery.channel.queue_declare, self._spec.queue, passive=True))
 
     async def bury(self, delivery: Delivery, payload: Any, failure: Failure, reason: Reason, began_s: float) -> None:
         """It goes to the dead-letter queue. `payload` is None where it is not JSON, or nobody looked."""
