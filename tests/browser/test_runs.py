@@ -109,7 +109,7 @@ async def test_a_step_s_dead_letter_is_replayed_from_an_earlier_step_under_new_k
     await dialog.get_by_label("Begin with").select_option("0 charge")
     await expect(dialog.get_by_label("This step only")).to_be_disabled()
     await expect(dialog.get_by_label("From this step on")).to_be_checked()
-    await dialog.get_by_label("Policy of the first step").select_option("integration")
+    await dialog.get_by_label("Retry policy").select_option("integration")
     await dialog.get_by_label("Use a new idempotency key").check()
     await dialog.get_by_role("button", name="Replay").click()
     await page.wait_for_url(f"**/runs/{run_id}")
@@ -118,6 +118,22 @@ async def test_a_step_s_dead_letter_is_replayed_from_an_earlier_step_under_new_k
     run = await installation.api.run_of(run_id)
     assert [step["idempotency_key"] for step in run["steps"]][:2] == [f"{run_id}:0:r1", f"{run_id}:1:r1"]
     assert run["steps"][0]["retry_policy_override"] == "integration"
+
+
+async def test_d10_a_page_of_a_resolved_dead_letter_replays_it_again(
+    installation: Installation, receiver: Receiver, signed_in: SignedIn
+) -> None:
+    await fulfil(installation, receiver)
+    run_id = await installation.api.run("fulfil", {"n": 7})
+    await installation.work()
+    (letter,) = (await installation.api.get("/v1/dead-letters"))["data"]
+    await installation.api.post(f"/v1/dead-letters/{letter['id']}/resolve", {})
+    page = await signed_in("ADMIN")
+    await page.goto(f"/app/admin/dlq/{letter['id']}")
+    await page.keyboard.press("e")
+    await page.get_by_role("dialog").get_by_role("button", name="Replay").click()
+    await page.wait_for_url(f"**/runs/{run_id}")
+    assert (await installation.api.get(f"/v1/dead-letters/{letter['id']}"))["state"] == "replaying"
 
 
 async def test_cancelling_asks_first_and_a_viewer_is_offered_nothing(
