@@ -19,6 +19,7 @@ from redrive.core.policy import (
     PolicyKind,
     StatusFamily,
     delay_bounds,
+    overlaid,
     preview,
     retry_delay,
 )
@@ -248,3 +249,49 @@ def test_a_preview_shows_delays_ranges_and_when_they_fall_due() -> None:
 def test_a_preview_ends_before_the_max_age() -> None:
     policy = Policy(PolicyKind.LIST, delays_s=(10.0,), max_retries=None, max_age_s=35.0)
     assert [row.at_s for row in preview(policy)] == [10, 20, 30]
+
+
+@given(policy=policies())
+def test_d9_an_override_of_nothing_changes_nothing(policy: Policy) -> None:
+    assert overlaid(policy, {}) == policy
+
+
+@pytest.mark.parametrize(
+    ("base", "override", "changed"),
+    [
+        ("integration", {"base_s": 1}, {"kind": "exponential", "base_s": 1, "factor": 2, "cap_s": 120}),
+        ("integration", {"delays_s": [7]}, {"delays_s": [7]}),
+        ("immediate", {"delays_s": [7]}, {"delays_s": [7]}),
+        ("workflow", {"delays_s": [7], "jitter": None}, {"kind": "list", "delays_s": [7]}),
+        ("relay", {"max_age_s": 60}, {"max_age_s": 60}),
+        ("relay", {"max_age_s": None, "max_retries": 1}, {"max_age_s": None, "max_retries": 1}),
+        ("workflow", {"retention": {"dead_s": 5}}, {"retention": {"delivered_s": None, "failed_s": None, "dead_s": 5}}),
+    ],
+)
+def test_d9_what_an_override_leaves_out_keeps_its_value(
+    base: str, override: dict[str, Any], changed: dict[str, Any]
+) -> None:
+    kept = {
+        name: value
+        for name, value in PRESETS[base].to_spec().items()
+        if name not in ("delays_s", "base_s", "factor", "cap_s")
+        or changed.get("kind", PRESETS[base].kind) == PRESETS[base].kind
+    }
+    assert overlaid(PRESETS[base], override).to_spec() == kept | changed
+
+
+@pytest.mark.parametrize("max_retries", [None, 9])
+def test_d9_over_a_manual_policy_an_override_has_the_defaults_of_the_specification(max_retries: int | None) -> None:
+    laid = overlaid(Policy(PolicyKind.MANUAL, max_retries=max_retries), {"factor": 2})
+    assert (laid.base_s, laid.factor, laid.cap_s, laid.jitter) == (2, 2, 120, 0.25)
+    assert laid.max_retries == (3 if max_retries is None else 9)
+
+
+def test_d9_rules_of_an_override_are_added_to_the_others() -> None:
+    laid = overlaid(PRESETS["workflow"], {"classify": {"retry": ["unknown", 409], "fail": ["timeout"]}})
+    assert {Category.UNKNOWN, Category.NETWORK, 409} <= laid.retry
+    assert {Category.TIMEOUT, Category.VALIDATION} <= laid.fail
+    assert overlaid(PRESETS["triggers"], {"classify": {"fail": ["all"]}}).retry == frozenset()
+    assert overlaid(PRESETS["relay"], {"classify": {"retry": ["all"]}}).retry == frozenset(Category)
+    with pytest.raises(PolicyError, match=r"classify\.retry\.1: must be a status code"):
+        overlaid(PRESETS["workflow"], {"classify": {"retry": ["unknown", "x"]}})
