@@ -428,3 +428,19 @@ async def test_d11_who_may_not_see_secrets_sees_none_through_the_event_either(
             assert (answer.status in (403, 404), b"canary" in answer.body) == (True, False)
         client.close()
         browser.close()
+
+
+async def test_a_replay_while_the_org_is_paused_is_refused_or_waits_if_it_need_not_begin_at_once(
+    redrive: Installation, receiver: HoldingReceiver
+) -> None:
+    run_id = await begun(redrive, receiver, 422)
+    letter = await letter_of(redrive, run_id)
+    await redrive.api.post("/v1/retries/pause", {})
+    for path, body in (
+        (f"/v1/dead-letters/{letter['id']}/replay", {}),
+        (f"/v1/runs/{run_id}/replay", {"from_step_index": 1}),
+    ):
+        refused = await redrive.api.http.post(path, body)
+        assert refused.status == 409, path
+    assert statuses(await redrive.api.run_of(run_id)) == ("DLQ_PENDING", ["SUCCESS", "DLQ", "PENDING"])
+    assert (await replay(redrive, letter, now=False))["state"] == "replaying"

@@ -218,7 +218,7 @@ class Run:
         if not any(task.letter is OPEN for task in self.tasks):
             self.status = RunStatus.FAILED
 
-    def redrive(self, task: Task, now: datetime, *, at_once: bool) -> Refusal | None:
+    def redrive(self, task: Task, now: datetime, *, at_once: bool, paused: bool) -> Refusal | None:
         if task.letter in (None, DELETED):
             return Refusal.UNKNOWN
         if task.letter is REPLAYING:
@@ -227,13 +227,20 @@ class Run:
             return Refusal.NOT_OPEN
         if self.is_under_way:
             return Refusal.RUN_UNDER_WAY
+        if at_once and paused:
+            return Refusal.HELD
         task.revive(now if at_once else now + FIRST_DELAY)
         self._resume(task.step, "FROM_STEP")
         return None
 
-    def replay(self, index: int, mode: Mode, now: datetime, *, new_key: bool, at_once: bool) -> RunRefusal | None:
+    def replay(
+        self, index: int, mode: Mode, now: datetime, *, new_key: bool, at_once: bool, paused: bool
+    ) -> RunRefusal | Refusal | None:
         if self.is_under_way:
             return RunRefusal.UNDER_WAY
+        first = self.steps[index].task
+        if at_once and paused and first is not None and first.can_be_redriven:
+            return Refusal.HELD
         if mode == "FROM_STEP":
             for later in self.steps[index + 1 :]:
                 if later.task is not None and later.task.can_be_redriven:

@@ -261,7 +261,7 @@ class Runs(RuleBasedStateMachine):
             assert self.do(self.engine.mark_letter(self.id_of(task), MARKS[act])) is expected
         else:
             at_once = act == "redrive at once"
-            expected = run.redrive(task, self.clock.now(), at_once=at_once)
+            expected = run.redrive(task, self.clock.now(), at_once=at_once, paused=self.paused)
             assert self.do(self.engine.redrive(self.id_of(task), at_once=at_once)) is expected
         self.look()
 
@@ -298,8 +298,9 @@ class Runs(RuleBasedStateMachine):
         if not is_current and task.letter is not DeadLetterState.RESOLVED:
             assert self.do(replay()) is Refusal.NOT_OPEN
             return
-        refusal = run.replay(index, mode, self.clock.now(), new_key=new_key, at_once=at_once)
-        assert self.do(replay()) is (None if refusal is None else Refusal.RUN_UNDER_WAY)
+        how = {"new_key": new_key, "at_once": at_once, "paused": self.paused}
+        refusal = run.replay(index, mode, self.clock.now(), **how)
+        assert self.do(replay()) is (Refusal.RUN_UNDER_WAY if refusal is RunRefusal.UNDER_WAY else refusal)
         self.look()
 
     @rule(pick=picks, step=picks, only=st.booleans(), new_key=st.booleans())
@@ -315,7 +316,7 @@ class Runs(RuleBasedStateMachine):
             async with self.engine.app.tenant(self.engine.org_id) as session:
                 return await replays.replay_run(session, run.id, index, asked, PERSON, self.clock, roll=0.5)
 
-        expected = run.replay(index, mode, self.clock.now(), new_key=new_key, at_once=True)
+        expected = run.replay(index, mode, self.clock.now(), new_key=new_key, at_once=True, paused=self.paused)
         assert self.do(replay()) is expected
         self.look()
 

@@ -21,6 +21,7 @@ from redrive.store.audit import Act
 from redrive.store.clock import Clock
 from redrive.store.db import Record, Session
 from redrive.store.edits import NO_EDIT, Edit, EditError, Override, Terms, edit_to, override_terms, replay
+from redrive.store.pausing import hold_of
 from redrive.store.policies import policy_of
 from redrive.store.retry_queue import Refusal
 from redrive.store.runs import RunRefusal, get_run, policies_ahead
@@ -112,6 +113,10 @@ async def replay_run(
     if asked.edit.changes_something and (await _spec_of(session, run, index)).kind is StepKind.WAIT:
         raise EditError("a step that waits sends nothing that could be edited", "payload")
     current = {task["step"]: task for task in tasks if task["is_current"]}
+    task = current.get(index)
+    is_redriven = task is not None and _can_be_redriven(task)
+    if asked.at_once and task is not None and is_redriven and (await hold_of(session, task["id"], clock)).shut:
+        return Refusal.HELD  # before anything is changed
     overrides = overrides_of(run)
     terms: dict[int, Terms] = {}
     if asked.policy is not None:
@@ -123,8 +128,7 @@ async def replay_run(
     if asked.new_key:
         last = index if asked.mode == "STEP_ONLY" else run["steps"]
         await session.execute("renew_keys", session.org_id, run_id, index, last)
-    task = current.get(index)
-    if task is not None and _can_be_redriven(task):
+    if task is not None and is_redriven:
         edit = await _with_new_key(session, run, task, clock) if asked.new_key else NO_EDIT
         refusal = await replay(
             session,
