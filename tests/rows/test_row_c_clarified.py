@@ -1,6 +1,7 @@
 """Row C as clarified: the inbox's order, who did what in the log, what the lines say."""
 
 import re
+from datetime import timedelta
 from uuid import uuid4
 
 import pytest
@@ -10,7 +11,8 @@ from support.engine import ManualClock
 from support.holding import HoldingReceiver
 from support.installation import Installation, installation
 from support.processes import ADMIN_KEY, SECRET_KEY, Program, Served, run, serve
-from support.remote import Remote
+from support.receiver import Answer, open_receiver
+from support.remote import Remote, at
 
 TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d")
 
@@ -133,6 +135,19 @@ async def test_c16_every_task_has_a_correlation_id(database_url: str) -> None:
     assert ids[0] == "mine"
     assert all(re.fullmatch("[0-9a-f]{32}", text) for text in ids[1:])
     assert len(set(ids)) == 3
+
+
+async def test_c23_retry_after_can_be_switched_off(redrive: Installation, clock: ManualClock) -> None:
+    async with open_receiver() as receiver:
+        receiver.usual = lambda _: Answer(503, headers={"retry-after": "1800"})
+        for name, honoured in (("polite", 3600), ("strict", 0)):
+            delays = {"kind": "list", "delays_s": [60, 300, 900], "max_retry_after_s": honoured}
+            await redrive.api.policy(name, **delays)
+            endpoint = await redrive.api.endpoint(receiver.url, name=name, policy=name)
+            event_id = await redrive.api.event(endpoint["id"])
+            await redrive.work()
+            status = await redrive.api.status(event_id)
+            assert at(status["next_retry_at"]) == clock.now() + timedelta(seconds=1800 if honoured else 60)
 
 
 async def test_c23_a_permanent_failure_counts_no_retry(redrive: Installation, receiver: HoldingReceiver) -> None:

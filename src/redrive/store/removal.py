@@ -23,7 +23,7 @@ async def delete_event(session: Session, event_id: UUID, act: Act) -> Refusal | 
         return Refusal.UNKNOWN
     was = dict(described)
     # Fewer locked than it has: it was handed in just after the look for its tasks, which are under way.
-    submitted_by = was.pop("submitted_by")
+    of_log = {name: was.pop(name) for name in ("submitted_by", "correlation_id")}
     if any(task["open"] for task in tasks) or was.pop("tasks") != len(tasks):
         return Refusal.IN_PROGRESS
     if any(task["run_id"] is not None for task in tasks):
@@ -33,5 +33,5 @@ async def delete_event(session: Session, event_id: UUID, act: Act) -> Refusal | 
     if gone is None or gone["events"] == 0:  # without tasks nothing was held: somebody else was first
         return Refusal.UNKNOWN
     await audit.record(session, act, "event.delete", "event", event_id, before=was)
-    transitions.tell_deleted(session, act, event_id, str(was["status"]), submitted_by)
+    transitions.tell_deleted(session, act, event_id, str(was["status"]), of_log)
     return None

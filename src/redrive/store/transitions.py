@@ -7,7 +7,7 @@ The engine's own transitions of events are logged by the worker that made them.
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import UUID
 
 import structlog
@@ -63,9 +63,9 @@ async def tell_all(
     org_id: UUID | None = None,
 ) -> None:
     """The same of many: a bulk action says as much as each alone, together."""
-    submitters = await _submitters(session, [one.event_id for one in moved], org_id)
+    known = await _known(session, [one.event_id for one in moved], org_id)
     facts = [
-        _of(session, act, one.event_id, one.task_id, org_id, submitters)
+        _of(session, act, one.event_id, one.task_id, org_id, known)
         | {"old_status": old.value, "new_status": new.value, "retry_attempts": one.retry_attempts}
         for one in moved
     ]
@@ -83,9 +83,9 @@ async def tell_given_up(
     org_id: UUID | None = None,
 ) -> None:
     """A person has given tasks up: they died by that. `errors`: the last of each, redacted when it was kept."""
-    submitters = await _submitters(session, [one.event_id for one in moved], org_id)
+    known = await _known(session, [one.event_id for one in moved], org_id)
     facts = [
-        _of(session, act, one.event_id, one.task_id, org_id, submitters)
+        _of(session, act, one.event_id, one.task_id, org_id, known)
         | {"retry_attempts": one.retry_attempts, "reason": reason.value}
         | {"failed_at": lines.utc(failed_at), "last_error": error}
         for one, error in zip(moved, errors, strict=True)
@@ -98,16 +98,17 @@ async def tell_letters(
     session: Session, act: Act, letters: Sequence[tuple[UUID, UUID, str]], new: str, *, org_id: UUID | None = None
 ) -> None:
     """What a person said of dead letters: the event and the task of each, and what it was before."""
-    submitters = await _submitters(session, [event_id for event_id, _, _ in letters], org_id)
+    known = await _known(session, [event_id for event_id, _, _ in letters], org_id)
     facts = [
-        _of(session, act, event_id, task_id, org_id, submitters) | {"old_state": old, "new_state": str(new)}
+        _of(session, act, event_id, task_id, org_id, known) | {"old_state": old, "new_state": str(new)}
         for event_id, task_id, old in letters
     ]
     session.after_commit(partial(lines.say_all, "dead_letter_transition", facts))
 
 
-def tell_deleted(session: Session, act: Act, event_id: UUID, old: str, submitted_by: str | None) -> None:
-    facts = _of(session, act, event_id, None, None, {event_id: submitted_by}) | {"old_status": old, "new_status": None}
+def tell_deleted(session: Session, act: Act, event_id: UUID, old: str, event: Mapping[str, Any]) -> None:
+    """`event`: who handed it in, and its correlation id."""
+    facts = _of(session, act, event_id, None, None, {event_id: event}) | {"old_status": old, "new_status": None}
     session.after_commit(partial(lines.say_all, "event_deleted", [facts]))
 
 
@@ -138,10 +139,10 @@ def tell_accepted(session: Session, events: "Sequence[tuple[NewEvent, Receipt]]"
     session.after_commit(partial(lines.say_all, "status_transition", accepted(events)))
 
 
-async def _submitters(session: Session, event_ids: Sequence[UUID], org_id: UUID | None) -> Mapping[UUID, str | None]:
-    """Who handed these events in."""
+async def _known(session: Session, event_ids: Sequence[UUID], org_id: UUID | None) -> Mapping[UUID, Record]:
+    """Who handed these events in, and their correlation ids."""
     rows = await session.fetch("submitters", org_id or session.org_id, list(set(event_ids)))
-    return {row["id"]: row["submitted_by"] for row in rows}
+    return {row["id"]: row for row in rows}
 
 
 def _of(
@@ -150,14 +151,15 @@ def _of(
     event_id: UUID,
     task_id: UUID | None,
     org_id: UUID | None,
-    submitters: Mapping[UUID, str | None],
+    known: Mapping[UUID, Record | Mapping[str, Any]],
 ) -> Facts:
+    event = known[event_id]
     return {
         "event_id": str(event_id),
         "task": None if task_id is None else str(task_id),
         "org_id": str(org_id or session.org_id),
-        **lines.who(submitters.get(event_id), act.actor),
-        "correlation_id": act.correlation_id,
+        **lines.who(event["submitted_by"], act.actor),
+        "correlation_id": act.correlation_id or event["correlation_id"],
     }
 
 
