@@ -359,6 +359,9 @@ def _by_event(facts: Facts) -> Arguments:
 
 APP = [
     Case("list_retry_queue", _queue(), "task_retrying", sorts=False),
+    Case(
+        "list_logs", lambda facts: (facts.engine.org_id, *[None] * 10, 51, 500, None, False, None, None), "event_by_age"
+    ),
     Case("list_retry_queue", _queue(status="in_progress"), "task_retrying"),
     Case("list_retry_queue", _queue(event_type="rare"), "task_retrying"),
     Case("list_retry_queue", _queue(external_system="rare"), "task_retrying"),
