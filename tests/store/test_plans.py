@@ -123,7 +123,7 @@ def _succeeded(facts: Facts) -> Arguments:
 
 
 def _redriven(facts: Facts) -> Arguments:
-    return facts.now, facts.engine.org_id, [new_id()], [1.0], "a", "b", None, [False]
+    return facts.now, facts.engine.org_id, [new_id()], [1.0], "a", "b", None, [False], False
 
 
 def _failed(facts: Facts) -> Arguments:

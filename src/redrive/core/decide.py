@@ -5,7 +5,7 @@ Called by engine.worker and by sources that wait in their broker; applied by sto
 
 from dataclasses import dataclass
 from datetime import timedelta
-from enum import StrEnum
+from enum import Enum, StrEnum
 
 from redrive.core.classify import retriable
 from redrive.core.outcome import Category, Failure, Outcome, Success
@@ -47,7 +47,23 @@ class Die:
 Decision = Succeed | RetryIn | AwaitPerson | Die
 
 
-def decide(policy: Policy, outcome: Outcome, *, failures: int, age: timedelta, roll: float) -> Decision:
+class Leniency(Enum):
+    """Which failures a task survives."""
+
+    BY_CLASS = "by_class"  # those whose class the policy retries
+    ALL = "all"  # a person retried it: all but those in which a handler gives up
+    NONE = "none"  # the one try of an early stage
+
+
+def decide(
+    policy: Policy,
+    outcome: Outcome,
+    *,
+    failures: int,
+    age: timedelta,
+    roll: float,
+    leniency: Leniency = Leniency.BY_CLASS,
+) -> Decision:
     """What follows from an outcome.
 
     `failures`: failed tries of this generation, this one included. `age`: time since the task was received.
@@ -56,7 +72,7 @@ def decide(policy: Policy, outcome: Outcome, *, failures: int, age: timedelta, r
         case Success():
             return Succeed()
         case Failure():
-            return _after_failure(policy, outcome, failures=failures, age=age, roll=roll)
+            return _after_failure(policy, outcome, failures=failures, age=age, roll=roll, leniency=leniency)
 
 
 def expired(policy: Policy, age: timedelta) -> bool:
@@ -80,13 +96,16 @@ def announces(policy: Policy, death: Die) -> bool:
 
 
 def _after_failure(
-    policy: Policy, failure: Failure, *, failures: int, age: timedelta, roll: float
+    policy: Policy, failure: Failure, *, failures: int, age: timedelta, roll: float, leniency: Leniency
 ) -> RetryIn | AwaitPerson | Die:
     if failures < 1:
         raise ValueError(f"failures includes this one, so it is 1 or more, not {failures}")
     retries_made = failures - 1
-    if not retriable(policy, failure):
+    survives = leniency is Leniency.ALL and failure.steer is None
+    if not survives and not retriable(policy, failure):
         return Die(Reason.PERMANENT, failure.category)
+    if leniency is Leniency.NONE:
+        return Die(Reason.EXHAUSTED, failure.category)
     if policy.max_retries is not None and retries_made >= policy.max_retries:
         return Die(Reason.EXHAUSTED, failure.category)
     if expired(policy, age):

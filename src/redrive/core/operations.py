@@ -111,6 +111,11 @@ def dispatched(course: Course, count: int, *, succeeded: int, failed: int, now: 
     )
 
 
+def is_trial(course: Course) -> bool:
+    """Whether a stage is under way behind which another one comes."""
+    return _stage_end(course) < course.total
+
+
 def completed(course: Course) -> Course:
     """Completed where nothing is left to do, even while paused."""
     if course.state in (OperationState.RUNNING, OperationState.PAUSED) and course.done == course.total:

@@ -10,7 +10,7 @@ from typing import NamedTuple, Protocol, runtime_checkable
 from uuid import UUID
 
 from redrive.core.breaker import BreakerState
-from redrive.core.decide import Decision
+from redrive.core.decide import Decision, Leniency
 from redrive.core.notices import Call, Notice
 from redrive.core.outcome import Outcome
 from redrive.core.policy import Policy
@@ -56,6 +56,16 @@ class Job(NamedTuple):
     step: int | None = None  # which of its steps
     run_traceparent: str | None = None  # what the run was begun with
     submitted_by: str | None = None  # who handed its event in; None: Redrive itself
+    trial: bool = False  # redriven in an early stage of an operation: one try
+
+    @property
+    def leniency(self) -> Leniency:
+        """A person's retry survives any class of failure, but for steps, whose runs decide by class, and relays."""
+        if self.trial:
+            return Leniency.NONE
+        if self.generation and self.kind not in (RELAY_QUEUE, STEP_QUEUE):
+            return Leniency.ALL
+        return Leniency.BY_CLASS
 
 
 class Exchange(NamedTuple):

@@ -143,7 +143,9 @@ class Tries:
         if isinstance(outcome, Failure):
             age = now - job.begun_at + timedelta(seconds=took_s)
             try:
-                decision = decide(policy, outcome, failures=job.attempts + 1, age=age, roll=self._dice())
+                decision = decide(
+                    policy, outcome, failures=job.attempts + 1, age=age, roll=self._dice(), leniency=job.leniency
+                )
                 if job.max_block_s is not None and job.lane is not None:
                     ended_at = now + timedelta(seconds=took_s)
                     blocked_for = ended_at - (job.blocked_since or ended_at)
@@ -172,7 +174,7 @@ def _instead_of_a_try(policy: Policy, job: Job, now: datetime) -> Die | AwaitPer
     age = now - job.begun_at
     if job.lost:
         lost = Failure(Category.TIMEOUT, "The worker did not report before its lease ended.")
-        decision = decide(policy, lost, failures=job.attempts, age=age, roll=0.5)
+        decision = decide(policy, lost, failures=job.attempts, age=age, roll=0.5, leniency=job.leniency)
         if isinstance(decision, Die | AwaitPerson):
             return decision
     # A lost try may have used the last retry up before the lease was given back or the task was held. A redrive

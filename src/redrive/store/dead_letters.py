@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import Literal
+from typing import Literal, NamedTuple
 from uuid import UUID
 
 from redrive.core.lifecycle import MARKS, DeadLetterState, EventStatus, TaskState
@@ -199,6 +199,16 @@ async def get_dead_letter(session: Session, task_id: UUID) -> Record | None:
     return await session.fetchrow("get_dead_letter", session.org_id, task_id)
 
 
+class Goes(NamedTuple):
+    """How a redriven task is tried."""
+
+    first: bool = True  # where it is due at once: whatever a breaker or a limit says
+    once: bool = False  # its first failure is its last
+
+
+AS_ALWAYS = Goes()
+
+
 async def redrive(
     session: Session,
     task_id: UUID,
@@ -271,6 +281,7 @@ async def begin_generation(
     edit: int | None,
     policy_id: UUID | None = None,
     order: Order | None = None,
+    goes: Goes = AS_ALWAYS,
 ) -> None:
     """Bring a locked dead letter's task back to life. Without a delay it is tried at once, whatever a breaker says.
 
@@ -278,7 +289,7 @@ async def begin_generation(
     lane (None: in its place while the lane is halted, else at the tail).
     """
     delay_s = delay.total_seconds() if delay else 0.0
-    given = (delay_s, act.actor, act.because, policy_id, edit, order, delay is None)
+    given = (delay_s, act.actor, act.because, policy_id, edit, order, goes.first and delay is None, goes.once)
     await session.execute("redrive", session.org_id, letter["task_id"], clock.now(), *given)
     await transitions.tell(
         session,

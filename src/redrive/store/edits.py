@@ -19,7 +19,7 @@ from redrive.store import audit
 from redrive.store.audit import Act
 from redrive.store.clock import Clock
 from redrive.store.db import Record, Session
-from redrive.store.dead_letters import Order, begin_generation, lock_redrivable
+from redrive.store.dead_letters import AS_ALWAYS, Goes, Order, begin_generation, lock_redrivable
 from redrive.store.events import MAX_PAYLOAD_BYTES
 from redrive.store.pausing import hold_of
 from redrive.store.policies import add_terms, get_policy, policy_of
@@ -117,6 +117,7 @@ async def replay_patched(
     roll: float,
     at_once: bool,
     order: Order | None = None,
+    goes: Goes = AS_ALWAYS,
 ) -> Refusal | None:
     """Redrive with a merge patch over the payload in force. EditError where it cannot be applied. `order` is for those
     that are in a lane.
@@ -126,7 +127,8 @@ async def replay_patched(
         return row
     base = await _base(session, task_id)
     edit = Edit(body=apply_patch(base["original"] if base["body"] is None else base["body"], patch))
-    await _replay(session, row, act, clock, edit, None, None, roll, at_once, order if row["lane"] is not None else None)
+    order = order if row["lane"] is not None else None
+    await _replay(session, row, act, clock, edit, None, None, roll, at_once, order, goes)
     return None
 
 
@@ -173,6 +175,7 @@ async def _replay(
     roll: float,
     at_once: bool,
     order: Order | None,
+    goes: Goes = AS_ALWAYS,
 ) -> None:
     task_id: UUID = letter["task_id"]
     policy_id, in_force = terms or (None, policy_of(letter))
@@ -180,7 +183,9 @@ async def _replay(
     if edit.changes_something:
         number = await _add(session, letter, edit, act, clock)
     delay = None if at_once else retry_delay(in_force, 0, roll)
-    await begin_generation(session, letter, act, clock, delay=delay, edit=number, policy_id=policy_id, order=order)
+    await begin_generation(
+        session, letter, act, clock, delay=delay, edit=number, policy_id=policy_id, order=order, goes=goes
+    )
     after: dict[str, object] = {"edit": number}
     if order is not None:
         after["order"] = order

@@ -19,7 +19,7 @@ from redrive.store import transitions
 from redrive.store.audit import Act
 from redrive.store.clock import Clock
 from redrive.store.db import Record, Session
-from redrive.store.dead_letters import Order, refusal_to_mark
+from redrive.store.dead_letters import Goes, Order, refusal_to_mark
 from redrive.store.edits import EditError, replay_patched
 from redrive.store.operations import RETRY_QUEUE
 from redrive.store.policies import policy_of, retries_granted
@@ -142,7 +142,11 @@ def _judge_mark(item: Record, wanted: DeadLetterState) -> Verdict:
 class Acts:
     """One operation's action on a batch of items."""
 
-    def __init__(self, session: Session, operation: Record, clock: Clock, dice: Callable[[], float]) -> None:
+    def __init__(
+        self, session: Session, operation: Record, clock: Clock, dice: Callable[[], float], *, once: bool = False
+    ) -> None:
+        self._once = once  # what is redriven has one try
+        self._probed: set[UUID | None] = set()  # endpoints of which one goes before the others
         self._session = session
         self._operation = operation
         self._org_id: UUID = operation["org_id"]
@@ -167,7 +171,7 @@ class Acts:
         ids = [item["task_id"] for item in items]
         orders = [self._order(item) for item in items]
         first = self._go_first(items) if self._operation["at_once"] else [False] * len(items)
-        given = (self._clock.now(), self._org_id, ids, delays_s, *self._who_and_why, orders, first)
+        given = (self._clock.now(), self._org_id, ids, delays_s, *self._who_and_why, orders, first, self._once)
         done = await self._do("redrive_many", *given)
         assert done == len(items), "their tasks are locked: what was judged still holds"
         await self._audit("dead_letter", items)
@@ -204,17 +208,17 @@ class Acts:
         """Which of them no breaker and no limit holds back: all of few; of many one for each endpoint, as a probe."""
         if self._operation["total"] <= MAX_AT_ONCE:
             return [True] * len(items)
-        seen: set[UUID | None] = set()
         goes: list[bool] = []
         for item in items:
-            goes.append(not self._operation["dispatched"] and item["endpoint_id"] not in seen)
-            seen.add(item["endpoint_id"])
+            goes.append(not self._operation["dispatched"] and item["endpoint_id"] not in self._probed)
+            self._probed.add(item["endpoint_id"])
         return goes
 
     async def _patched(self, verdict: Verdict, patch: dict[str, object]) -> Verdict:
         """A replay of its own, with its entry in the audit: each payload is another."""
         session, operation = self._session.of(self._org_id), self._operation
-        how = (self._dice(), operation["at_once"], self._order(verdict.item))
+        (first,) = self._go_first([verdict.item])
+        how = (self._dice(), operation["at_once"], self._order(verdict.item), Goes(first, self._once))
         try:
             refusal = await replay_patched(session, verdict.item["task_id"], patch, self._act, self._clock, *how)
         except (EditError, PolicyError) as problem:

@@ -24,6 +24,7 @@ from redrive.core.operations import (
     completed,
     dispatched,
     is_finished,
+    is_trial,
     next_batch,
 )
 from redrive.core.ports import Step
@@ -133,7 +134,7 @@ class OperationSteps:
         items = await session.fetch("judge_items", *place)
         assert len(items) == count, "items are numbered without gaps"
         verdicts = [judge(row, item) for item in items]
-        verdicts = await Acts(session, row, self._clock, self._dice).carry_out(verdicts)
+        verdicts = await Acts(session, row, self._clock, self._dice, once=is_trial(course)).carry_out(verdicts)
         await _mark(session, place, verdicts)
         ended = Counter(verdict.state for verdict in verdicts)
         return dispatched(course, count, succeeded=ended["succeeded"], failed=ended["failed"], now=row["now"])

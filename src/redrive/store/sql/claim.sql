@@ -96,7 +96,7 @@ taken AS (
     FROM terms
    WHERE t.ctid = terms.disk_place AND NOT terms.passed
   RETURNING t.org_id, t.id, t.event_id, t.endpoint_id, t.policy_id, t.kind, t.queue, t.event_type, t.fence, t.attempts,
-            t.generation, t.begun_at, t.edit, t.state, t.due_at, t.lane, t.place, t.out_of_order, t.blocked_since, t.last_failed_at, t.lease_ends_at, t.run_id, t.step,
+            t.generation, t.begun_at, t.edit, t.state, t.due_at, t.lane, t.place, t.out_of_order, t.blocked_since, t.last_failed_at, t.lease_ends_at, t.run_id, t.step, t.trial,
             terms.timeout_s, terms.lost, terms.now, terms.max_block_s, terms.rate_per_s, terms.free_since, terms.number, terms.counted,
             terms.fence AS lost_fence, terms.worker_id AS lost_by, terms.leased_at AS lost_since),
 -- Runs of workflows whose first step this is: they are under way.
@@ -132,7 +132,7 @@ SELECT t.org_id, t.id, t.event_id, t.endpoint_id, t.policy_id, t.kind, t.queue, 
        CASE WHEN t.lane IS NULL THEN 0 ELSE (
          SELECT count(*)::int FROM redrive.lane_gap g WHERE g.org_id = t.org_id AND g.lane = t.lane AND g.place < t.place) END,
        coalesce(t.out_of_order, false), t.max_block_s, t.blocked_since + (t.now - least(t.due_at, t.now)),
-       CASE WHEN t.last_failed_at >= greatest(t.free_since, l.resumed_at) THEN NULL ELSE greatest(t.free_since, l.resumed_at) END AS free_since, t.run_id, t.step, u.traceparent, e.submitted_by, t.state, t.due_at, t.number,
+       CASE WHEN t.last_failed_at >= greatest(t.free_since, l.resumed_at) THEN NULL ELSE greatest(t.free_since, l.resumed_at) END AS free_since, t.run_id, t.step, u.traceparent, e.submitted_by, t.trial, t.state, t.due_at, t.number,
        t.state = 'leased' AND u.status = 'PENDING' AS begins  -- it is RUNNING now
   FROM taken t JOIN redrive.event e ON e.org_id = t.org_id AND e.id = t.event_id
   -- Without an edit there is no number to look for, without a lane no lane, without a run no run: nothing is read.
@@ -141,10 +141,10 @@ SELECT t.org_id, t.id, t.event_id, t.endpoint_id, t.policy_id, t.kind, t.queue, 
   LEFT JOIN redrive.run u ON u.org_id = t.org_id AND u.id = t.run_id
  UNION ALL
 SELECT p.org_id, p.id, NULL, NULL, NULL, NULL, p.queue, NULL, NULL, NULL, NULL, NULL, NULL, NULL, p.now, NULL, NULL, NULL, NULL, NULL,
-       NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 'passed', p.due_at, p.number, NULL
+       NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 'passed', p.due_at, p.number, NULL
   FROM terms p WHERE p.passed
  UNION ALL
 SELECT a.org_id, NULL, NULL, NULL, NULL, NULL, a.queue, NULL, NULL, NULL, NULL, NULL, NULL, NULL, a.now, NULL, NULL, NULL, NULL, NULL,
-       NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 'barred', NULL, a.number, NULL
+       NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 'barred', NULL, a.number, NULL
   FROM asked a WHERE a.barred
  ORDER BY due_at, id;

@@ -1,7 +1,7 @@
 -- redrive: a new generation of a dead task, as just after a first failure; a step's begins with no try made. $1 org, $2 task, $3 now, $4 delay, $5 who, $6 why,
 -- $7 the policy that it runs under from now on (NULL: as before), $8 the edit in force (NULL: none), $9 where in its lane:
 -- 'in_place' or 'tail'. (NULL: in its place while the lane is halted, else at the tail.) It waits there for its turn. $10 whether a person
--- wants the try now.
+-- wants the try now, $11 whether it is the only one.
 -- Whether later ones of its lane were delivered since it died is known when it is claimed.
 WITH clock AS MATERIALIZED (SELECT coalesce($3::timestamptz, clock_timestamp()) AS now),
 turn AS MATERIALIZED (
@@ -11,7 +11,7 @@ turn AS MATERIALIZED (
 alive AS (
   UPDATE redrive.task t SET state = 'waiting', reason = NULL, generation = t.generation + 1, attempts = CASE WHEN t.run_id IS NULL THEN 1 ELSE 0 END,
          begun_at = clock.now, blocked_since = NULL, due_at = clock.now + make_interval(secs => $4), updated_at = clock.now,
-         expedited = $10::boolean, policy_id = coalesce($7::uuid, t.policy_id), edit = $8::integer,
+         expedited = $10::boolean, trial = $11::boolean, policy_id = coalesce($7::uuid, t.policy_id), edit = $8::integer,
          behind = CASE WHEN turn.lane IS NOT NULL THEN true END,
          place = CASE WHEN turn.lane IS NULL OR turn.keeps THEN t.place ELSE redrive.new_place(nextval('redrive.task_place'), 0) END,
          out_of_order = CASE WHEN t.out_of_order OR turn.lane IS NOT NULL AND NOT turn.keeps THEN true END

@@ -1,5 +1,6 @@
 -- redrive_many: as redrive, for tasks that are locked. $1 now, $2 org, $3 tasks, $4 delays, $5 who, $6 why,
--- $7 where in their lanes (NULL: as for one), $8 whether each goes before all others.
+-- $7 where in their lanes (NULL: as for one), $8 whether each goes before all others, $9 whether it is tried once
+-- only.
 -- Those of a lane keep their order among each other.
 WITH clock AS MATERIALIZED (SELECT coalesce($1::timestamptz, clock_timestamp()) AS now),
 chosen AS MATERIALIZED (
@@ -13,7 +14,7 @@ chosen AS MATERIALIZED (
 alive AS (
   UPDATE redrive.task t SET state = 'waiting', reason = NULL, generation = t.generation + 1, attempts = CASE WHEN t.run_id IS NULL THEN 1 ELSE 0 END,
          begun_at = c.now, blocked_since = NULL, due_at = c.now + make_interval(secs => c.delay_s), updated_at = c.now,
-         expedited = c.goes_first, behind = CASE WHEN c.lane IS NOT NULL THEN true END, place = coalesce(c.new_place, t.place),
+         expedited = c.goes_first, trial = $9::boolean, behind = CASE WHEN c.lane IS NOT NULL THEN true END, place = coalesce(c.new_place, t.place),
          out_of_order = CASE WHEN t.out_of_order OR c.lane IS NOT NULL AND NOT c.keeps THEN true END
     FROM chosen c
    WHERE t.org_id = c.org_id AND t.id = c.id
