@@ -135,10 +135,12 @@ class Model:
     def retry_now(self, task: Task, now: datetime) -> Refusal | None:
         if task.attempts == 0 and task.state is not DEAD:
             return Refusal.UNKNOWN
-        if task.state is WAITING:
+        if task.state is WAITING and task.endpoint_id not in self.disabled:
             task.due = now
             return None
-        return {LEASED: Refusal.IN_PROGRESS, HELD: Refusal.HELD}.get(task.state, Refusal.NOT_OPEN)
+        return {WAITING: Refusal.HELD, LEASED: Refusal.IN_PROGRESS, HELD: Refusal.HELD}.get(
+            task.state, Refusal.NOT_OPEN
+        )
 
     def skip(self, task: Task) -> Refusal | None:
         if task.attempts == 0 and task.state not in (DEAD, SUCCEEDED):
@@ -155,6 +157,8 @@ class Model:
             return Refusal.REPLAYING
         if task.state is not DEAD:
             return Refusal.NOT_OPEN
+        if at_once and task.endpoint_id in self.disabled:
+            return Refusal.HELD
         task.state, task.reason, task.letter = WAITING, None, "replaying"
         task.generation += 1
         task.attempts, task.begun = 1, now

@@ -182,13 +182,15 @@ class Run:
 
     # -- people ----------------------------------------------------------------------------------------------------
 
-    def retry_now(self, task: Task, now: datetime) -> Refusal | None:
+    def retry_now(self, task: Task, now: datetime, *, paused: bool) -> Refusal | None:
         if not task.has_failed:
             return Refusal.UNKNOWN
-        if task.state is WAITING:
+        if task.state is WAITING and not paused:
             task.due = now
             return None
-        return {LEASED: Refusal.IN_PROGRESS, HELD: Refusal.HELD}.get(task.state, Refusal.NOT_OPEN)
+        return {WAITING: Refusal.HELD, LEASED: Refusal.IN_PROGRESS, HELD: Refusal.HELD}.get(
+            task.state, Refusal.NOT_OPEN
+        )
 
     def skip(self, task: Task) -> Refusal | None:
         if not task.has_failed:

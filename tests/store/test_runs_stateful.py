@@ -249,7 +249,9 @@ class Runs(RuleBasedStateMachine):
         if act == "skip":
             assert self.do(self.engine.skip(self.id_of(task))) is run.skip(task)
         else:
-            assert self.do(self.engine.retry_now(self.id_of(task))) is run.retry_now(task, self.clock.now())
+            assert self.do(self.engine.retry_now(self.id_of(task))) is run.retry_now(
+                task, self.clock.now(), paused=self.paused
+            )
         self.look()
 
     @rule(pick=picks, act=st.sampled_from(["redrive", "redrive at once", *MARKS]))
