@@ -102,8 +102,11 @@ class Sending:
     def _run(self) -> None:
         while True:
             stopping = self._stopping.is_set()
-            while (noted := traces.take()) and not (stopping and self._is_down):
+            noted: Sequence[Any] = ()
+            # Once given up, what waits belongs to whoever sends after this one.
+            while not self._is_given_up and (noted := traces.take()) and not (stopping and self._is_down):
                 self._send(noted)
+                noted = ()
             if noted:
                 traces.lose(len(noted), "the collector did not take them")
             if stopping:
