@@ -1,11 +1,10 @@
-"""What logs, metrics, traces and rollups cost: `python -m bench.cost [--small] [--rounds N]`.
+"""What logs, metrics and traces cost: `python -m bench.cost [--small] [--rounds N]`.
 
 Throughput with everything on beside everything off, in turn, in one run: a worker process that delivers a filled queue,
 and `redrive serve` that takes single events in. On: JSON lines of every transition, written to a file (whoever reads a
 pipe has a cost of their own), metrics that are scraped every second, traces of the share that is traced by default,
-sent to a collector; what happens is tallied, and rolled up beside the deliveries. Off: no lines, no port, no traces,
-and the triggers as they were before there was a tally. Run by hand; wired into nothing. Prints the rates of each round
-and the median of the ratios.
+sent to a collector. Off: no lines, no port, no traces. What happens is tallied and rolled up in both. Run by hand;
+wired into nothing. Prints the rates of each round and the median of the ratios.
 """
 
 from __future__ import annotations
@@ -14,16 +13,12 @@ import argparse
 import asyncio
 import contextlib
 import random
-import re
 import secrets
 import statistics
 import tempfile
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
-from importlib import resources
 from pathlib import Path
-
-import asyncpg
 
 from bench.ceilings.ingest import event_body
 from bench.delivery import Delivery, Worker
@@ -41,8 +36,6 @@ from redrive.store.orgs import new_id
 GOAL = 0.9
 SCRAPE_EVERY_S = 1.0
 CLIENTS = 64
-# The triggers of the hot path as they were before the tally: in a migration that is never changed.
-BEFORE = ("0017_pulse.sql", ("count_added_event", "count_moved_task"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,25 +47,6 @@ class Scale:
 
 FULL = Scale()
 SMALL = Scale(tasks=3_000, ingest_s=1.0, rounds=1)
-
-
-def _triggers_before() -> Sequence[str]:
-    file, names = BEFORE
-    text = (resources.files("redrive.store") / "migrations" / file).read_text(encoding="utf-8")
-    found = [
-        re.search(rf"CREATE OR REPLACE FUNCTION redrive\.{name}\(\).*?^END \$\$;", text, re.S | re.M) for name in names
-    ]
-    assert all(found)
-    return [one[0] for one in found if one is not None]
-
-
-async def _without_tally(installation: Installation) -> None:
-    owner = await asyncpg.connect(installation.url)
-    try:
-        for function in _triggers_before():
-            await owner.execute(function)
-    finally:
-        await owner.close()
 
 
 def _events(installation: Installation, n: int, share: float) -> list[NewEvent]:
@@ -128,9 +102,7 @@ async def deliver(
     async with Installation.on(server, "cost") as installation:
         await installation.add_endpoint(EndpointSpec("receiver", receiver.url, (EVENT_TYPE,)))
         env, share, port = installation.env | _env(collector), 0.0, free_port()
-        if collector is None:
-            await _without_tally(installation)
-        else:
+        if collector is not None:
             env["REDRIVE_METRICS_PORT"] = str(port)
             share = load_settings().trace_share
         await receiver.reset()
@@ -151,8 +123,6 @@ async def deliver(
 async def ingest(server: BenchPostgres, collector: Receiver | None, log: Path, scale: Scale) -> Run:
     async with Installation.on(server, "cost_ingest") as installation, contextlib.AsyncExitStack() as stack:
         await installation.add_endpoint(EndpointSpec("nobody", "http://127.0.0.1:9/", (EVENT_TYPE,)))
-        if collector is None:
-            await _without_tally(installation)
         serving = installation.serving("--no-worker", env=_env(collector), log=log)
         _, base = await stack.enter_async_context(serving)
         if collector is not None:

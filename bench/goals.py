@@ -164,6 +164,12 @@ GOALS: tuple[Ratio | AtMost, ...] = (
     AtMost("1 000 failures at once, until scheduled again, p95", ("lateness", "1000 due at once", OURS),
            "scheduled_p95_ms", 5000, "ms"),
     AtMost("status query under load, p95", ("status", "under load", OURS), "p95_ms", 50, "ms"),
+    AtMost("status query, 10 000 clients over 10 s, p95", ("promises", "status spread", OURS), "p95_ms", 50, "ms"),
+    *(
+        AtMost(f"failed inbox with 10 000 events, {page} page, p95", ("promises", "failed inbox", OURS),
+               f"{page}_p95_ms", 50, "ms")
+        for page in ("first", "deep")
+    ),
     Ratio("claim + settle, 10⁶ waiting against 10³", LARGE, SMALL, 1.3, at_least=False, inverted=True),
     Ratio("list page, 10⁶ rows against 10³", LARGE, SMALL, 1.3, at_least=False, key="list_ms"),
     Ratio("status query, 10⁶ rows against 10³", LARGE, SMALL, 1.3, at_least=False, key="status_ms"),

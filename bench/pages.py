@@ -165,7 +165,7 @@ async def _paths(url: str, org_id: UUID, secret: str) -> dict[str, str]:
         "middle_page": f"{LIST}?cursor={middle}",
         "filter": LIST + FILTER,
         "groups": "/groups",
-        "dashboard": "/",
+        "dashboard": "/dashboard",
         "detail": f"/app/admin/dlq/{row['task_id']}",
     }
 

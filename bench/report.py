@@ -48,10 +48,10 @@ ORDER: Mapping[str, str] = {
     "one ordered endpoint": "one ordered endpoint, 5 000 messages, one after the other",
 }
 NUMBERS: Mapping[str, str] = {
-    "dashboard_1h": "/",
-    "dashboard_24h": "/?window=24h",
-    "dashboard_7d": "/?window=7d&by=event_type",
-    "dashboard_30d": "/?window=30d&by=external_system",
+    "dashboard_1h": "/dashboard",
+    "dashboard_24h": "/dashboard?window=24h",
+    "dashboard_7d": "/dashboard?window=7d&by=event_type",
+    "dashboard_30d": "/dashboard?window=30d&by=external_system",
     "stats": "/v1/stats",
     "stats_24h": "/v1/stats?window=24h&by=endpoint",
     "stats_30d": "/v1/stats?window=30d&by=event_type",
@@ -82,6 +82,7 @@ SECTIONS: Mapping[str, str] = {
     "A noisy neighbour": "fairness",
     "An endpoint that comes back": "recovery",
     "Pages": "pages",
+    "Load tests that were promised": "promises",
     "Numbers over many tasks": "observability",
 }
 ABOUT_PEERS = (
@@ -272,6 +273,7 @@ def _page(results: Results, about: Mapping[str, object], plots: Mapping[str, str
     lines += ["", "## A noisy neighbour", "", *_fairness(results)]
     lines += ["", "## An endpoint that comes back", "", *_recovery(results, plots)]
     lines += ["", "## Pages", "", *_pages(results)]
+    lines += ["", "## Load tests that were promised", "", *_promises(results)]
     lines += ["", "## Numbers over many tasks", "", *_numbers(results)]
     return lines
 
@@ -288,6 +290,35 @@ def _under_load(results: Results) -> list[str]:
     for text, (place, prefix) in rows.items():
         cells = [_cell(results, place, f"{prefix}p{share}_ms") for share in (50, 95, 99)]
         lines.append(f"| {text} | {' | '.join(cells)} |")
+    return lines
+
+
+def _promises(results: Results) -> list[str]:
+    failing, inbox = ("promises", "failures", OURS), ("promises", "failed inbox", OURS)
+    rows = {
+        "1 000 deliveries fail at once, until their retries are scheduled": (failing, "scheduled_"),
+        "status of an event, 10 000 clients spread over 10 s": (("promises", "status spread", OURS), ""),
+        "status of an event, 10 000 clients at the same moment": (("promises", "status at once", OURS), ""),
+        "failed inbox with 10 000 events, the first page of 50": (inbox, "first_"),
+        "failed inbox, a page at nine tenths of the way": (inbox, "deep_"),
+    }
+    lines = [
+        "`python -m bench.promises`. Real processes, each client with a connection of its own; milliseconds. Those who",
+        "ask at the same moment wait for each other: what counts is that all are answered.",
+        "",
+        "| | p50 | p95 | p99 |",
+        "|---|---|---|---|",
+    ]
+    for text, (place, prefix) in rows.items():
+        cells = [_cell(results, place, f"{prefix}p{share}_ms") for share in (50, 95, 99)]
+        lines.append(f"| {text} | {' | '.join(cells)} |")
+    walk = _cell(results, inbox, "walk_s"), _cell(results, inbox, "walk_pages")
+    lines += [
+        "",
+        f"A walk over all 10 000 failed events takes {walk[0]} s for {walk[1]} pages. It finds each event once: else",
+        "there would be no figures. Meanwhile the machine's load average, without us near zero, was",
+        f"{_cell(results, inbox, 'load')}.",
+    ]
     return lines
 
 
