@@ -444,3 +444,23 @@ async def test_a_replay_while_the_org_is_paused_is_refused_or_waits_if_it_need_n
         assert refused.status == 409, path
     assert statuses(await redrive.api.run_of(run_id)) == ("DLQ_PENDING", ["SUCCESS", "DLQ", "PENDING"])
     assert (await replay(redrive, letter, now=False))["state"] == "replaying"
+
+
+async def test_a_new_key_keeps_the_input_while_a_step_before_is_yet_to_run_again(
+    redrive: Installation, receiver: HoldingReceiver
+) -> None:
+    outputs = {"before": "{{ steps.a.output ?? null }}"}
+    await redrive.api.workflow("fulfil", call(receiver, "a"), call(receiver, "b", body=outputs))
+    receiver.usual = Answer(200, b'{"id": "c-7"}')
+    receiver.script(422, path="/hook/b")
+    run_id = await redrive.api.run("fulfil", {"n": 7})
+    await redrive.work()
+    letter = await letter_of(redrive, run_id)
+    receiver.script(422, path="/hook/a")
+    await replay(redrive, letter, fromStepIndex=0)
+    await redrive.work()
+    await replay(redrive, letter, mode="STEP_ONLY", newIdempotencyKey=True)
+    await redrive.work()
+    assert called(receiver) == ["a", "b", "a", "b"]
+    assert json.loads(receiver.requests[-1].body) == {"before": {"id": "c-7"}}
+    assert receiver.requests[-1].headers["idempotency-key"] == f"{run_id}:1:r1"

@@ -39,6 +39,10 @@ class Task:
     tried: bool = False  # a try of this generation has failed
     letter: DeadLetterState | None = None
     lease_ends: datetime | None = None
+    original: bytes = b""
+
+    def __post_init__(self) -> None:
+        self.original = self.body
 
     @property
     def is_open(self) -> bool:
@@ -255,6 +259,8 @@ class Run:
         step = self.steps[index]
         if step.task is not None and step.task.can_be_redriven:
             due = now if at_once else now + FIRST_DELAY
+            if new_key and step.task.body == step.task.original and all(each.done for each in self.steps[:index]):
+                step.task.body = self._body(index)
             step.task.revive(self._due(index, now) if step.kind == "wait" else due)
         else:
             self.enqueue(index, now)

@@ -187,7 +187,11 @@ def _can_be_redriven(task: Record) -> bool:
 
 
 async def _with_new_key(session: Session, run: Record, task: Record, clock: Clock) -> Edit:
-    """The key may stand in what the step sends, too: that is rendered anew, but for a body that a person wrote."""
+    """The key may stand in what the step sends, too: that is rendered anew, but for a body that a person wrote. While
+    a step before it is yet to run again, its output is missing: then all stays as it was rendered.
+    """
+    if len(await session.fetch("done_outputs", session.org_id, run["id"], task["step"])) < task["step"]:
+        return NO_EDIT
     step = await _made_ready(session, run, task["step"], clock)
     if step.problem is not None:
         return NO_EDIT
