@@ -29,7 +29,7 @@ async def test_retry_takes_an_entry_of_the_queue_and_a_dead_letter_alike(api: Ap
     await api.endpoint()
     waiting, dead = await api.failed_task(), await api.dead_task()
     first = await api.owner.post(f"{RETRIES}/{waiting['id']}/retry")
-    assert (first.status, first.json["status"]) == (200, "in_progress")
+    assert (first.status, first.json["status"], first.json["warning"]) == (200, "pending", "no_worker")
     second = await api.owner.post(f"{RETRIES}/{dead['id']}/retry", {"because": "fixed"})
     shape = second.json
     assert (shape["status"], shape["retry_count"], shape["max_retries"], shape["in_dlq"]) == ("pending", 0, 3, False)
@@ -43,7 +43,7 @@ async def test_bulk_retry_takes_dead_letters_named_by_their_ids(api: Api) -> Non
     made = await api.owner.post("/v1/retry-queue/bulk-retry", body)
     assert (made.status, made.json["total"], made.json["failed"]) == (202, 2, 0)
     stands = [(await api.owner.get(f"/v1/retry-queue/{each['id']}")).json["status"] for each in (waiting, dead)]
-    assert stands == ["in_progress", "pending"]
+    assert stands == ["pending", "pending"]  # no worker is there to begin
 
 
 async def test_skip_and_delete_do_what_the_canonical_paths_do(api: Api) -> None:

@@ -110,6 +110,7 @@ async def test_the_numbers_say_where_everything_stands(api: Api) -> None:
     numbers = (await api.viewer.get("/v1/stats")).json
     StatsShown.model_validate(numbers)
     counted = {"total": 5, "received": 1, "acknowledged": 0, "routed": 4, "payload_bytes": 5 * len(b"null")}
+    counted |= {"queued": 2, "delivered": 1, "failed": 1}
     assert numbers["events"] == counted
     assert numbers["tasks"] == {"waiting": 1, "leased": 0, "held": 1, "succeeded": 1, "dead": 1}
     assert numbers["retry_queue"] == {"total": 1}

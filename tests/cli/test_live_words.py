@@ -26,8 +26,8 @@ TRIED = "INSERT INTO redrive.endpoint_history VALUES ($1, $2, clock_timestamp(),
 
 # In the minute that goes on, too: it may be over when it is looked at.
 COUNTED = """
-INSERT INTO redrive.pulse (org_id, minute, shard, created, delivered, failed)
-SELECT $1, date_trunc('minute', clock_timestamp()) - back * interval '1 minute', 0, 4, 2, 1
+INSERT INTO redrive.tally (org_id, minute, created, events_delivered, events_failed)
+SELECT $1, date_trunc('minute', clock_timestamp()) - back * interval '1 minute', 4, 2, 1
   FROM generate_series(0, 1) AS back"""
 
 

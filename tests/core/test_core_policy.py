@@ -265,7 +265,11 @@ def test_d9_an_override_of_nothing_changes_nothing(policy: Policy) -> None:
         ("workflow", {"delays_s": [7], "jitter": None}, {"kind": "list", "delays_s": [7]}),
         ("relay", {"max_age_s": 60}, {"max_age_s": 60}),
         ("relay", {"max_age_s": None, "max_retries": 1}, {"max_age_s": None, "max_retries": 1}),
-        ("workflow", {"retention": {"dead_s": 5}}, {"retention": {"delivered_s": None, "failed_s": None, "dead_s": 5}}),
+        (
+            "workflow",
+            {"retention": {"dead_s": 5}},
+            {"retention": {"delivered_s": None, "failed_s": None, "dead_s": 5, "received_s": None}},
+        ),
     ],
 )
 def test_d9_what_an_override_leaves_out_keeps_its_value(

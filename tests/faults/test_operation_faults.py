@@ -110,7 +110,8 @@ async def test_told_to_stop_it_ends_in_time_with_open_streams_and_people_who_wai
     assert said.startswith(b"HTTP/1.1 200")
     assert rest.endswith(b"0\r\n\r\n")  # a whole answer: the stream was ended, not cut
     assert b"event: end" not in rest
-    assert (answer.status, answer.json["state"]) == (202, "running")
+    assert answer.status == 200
+    assert answer.json["pending"] > 0
     assert took_s < 6
     await until(lambda: receiver.in_flight == 0)
     await assert_check_passes(REDRIVE_DATABASE_URL=database_url)

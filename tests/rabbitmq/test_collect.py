@@ -206,6 +206,10 @@ async def test_e6_what_no_queue_takes_stays_open_and_says_why(
         await broker.channel.queue_delete(queue)
     await redrive.api.post(f"/v1/dead-letters/{first['id']}/retry")
     await work(redrive)
+    assert isinstance(redrive.clock, ManualClock)
+    for _ in range(3):  # what a person retried has all retries again, whatever the class of the error
+        redrive.clock.advance(300)
+        await redrive.work()
     unroutable = await redrive.api.get(f"/v1/dead-letters/{first['id']}")
     assert (unroutable["state"], unroutable["category"]) == ("open", "configuration")
     assert unroutable["error_message"] == (

@@ -157,7 +157,7 @@ async def test_all_groups_are_whole_however_many_letters_they_have(
     page = await listed(engine, limit=2)
     assert (len(page.rows), page.total, page.has_more) == (2, 3, True)
     # Of some letters of a group only so many are counted.
-    assert [row["is_whole"] for row in (await listed(engine, since=clock.now())).rows] == [False]
+    assert [row["is_whole"] for row in (await listed(engine, failed_since=clock.now())).rows] == [False]
 
 
 async def test_of_too_many_groups_the_biggest_are_found_and_their_number_is_not_told(
