@@ -16,6 +16,7 @@ import contextlib
 import json
 import os
 import random
+import resource
 import time
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING
@@ -196,6 +197,8 @@ def main() -> None:
     from bench.alone import by_itself  # which knows the report, and that knows this
 
     about = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    at_most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (at_most, at_most))  # a connection for each client; inherited
     by_itself("promises", about, measure)
 
 

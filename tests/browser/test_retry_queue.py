@@ -149,7 +149,7 @@ async def test_a7_skip_asks_first_and_makes_it_a_dead_letter(
     await expect(page.locator("tbody tr")).to_contain_text("invoice.paid")
 
 
-async def test_a8_a18_retry_all_selected_tells_progress_and_the_end(
+async def test_a18_a8_retry_all_selected_tells_progress_and_the_end(
     installation: Installation, receiver: Receiver, clock: ManualClock, signed_in: SignedIn
 ) -> None:
     await failed(installation, receiver, 5)
