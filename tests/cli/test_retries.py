@@ -98,7 +98,7 @@ async def test_an_endpoint_is_updated_and_what_is_not_given_stays(world: World) 
 @pytest.mark.parametrize(
     ("words", "code", "told"),
     [
-        ((), 2, "Say what is to change"),
+        ((), 2, "Give at least one field to change"),
         (("--url", "http://10.0.0.7/x"), 1, "may not reach"),
         (("--url", "nothing"), 2, "cannot be used"),
         (("--policy", "weekly"), 1, "no policy"),
@@ -135,7 +135,7 @@ async def test_a_policy_is_set_and_keeps_the_events_it_is_for(world: World) -> N
         ("mine", "[]", "JSON object"),
         ("mine", "{", "is not JSON"),
         ("a b", '{"kind": "manual"}', "name"),
-        ("mine", '{"kind": "manual", "name": "other"}', "another one"),
+        ("mine", '{"kind": "manual", "name": "other"}', "a different name"),
         ("mine", '{"kind": "list", "delays_s": [-1]}', "delays_s.0"),
     ],
 )

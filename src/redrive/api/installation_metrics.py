@@ -79,7 +79,7 @@ def _events(numbers: Numbers) -> Iterator[Metric]:
     )
     yield CounterMetricFamily(
         "redrive_events_redriven",
-        "Events that had failed and were sent on their way again.",
+        "Failed events that were redriven.",
         value=totals.events_redriven,
     )
     standing = events_by_status(counts)
@@ -129,9 +129,7 @@ def _letters(numbers: Numbers) -> Iterator[Metric]:
     for death in (Death(reason, category.value) for reason in reasons for category in Category):
         moved.add_metric(death, numbers.totals.deaths.get(death, 0))
     yield moved
-    yield CounterMetricFamily(
-        "redrive_redriven", "Dead letters sent on their way again.", value=numbers.totals.redriven
-    )
+    yield CounterMetricFamily("redrive_redriven", "Dead letters that were redriven.", value=numbers.totals.redriven)
     states = {state: numbers.counts.get(f"dead.{state}", 0) for state in LETTER_STATES}
     yield _gauges("redrive_dead_letters", "Dead letters that are kept, by their state.", "state", states)
 

@@ -53,8 +53,8 @@ class ReplayIn(RedriveIn):
     payload: Any = Field(default=None, description="Any JSON but null; delivered byte for byte as sent.")
     headers: Annotated[Headers, AfterValidator(_harmless)] | None = None
     discard_edit: bool = False
-    again: bool = Field(default=False, description="Also what is resolved already.")
-    now: bool = Field(default=True, description="False: due in the policy's first delay, not at once.")
+    again: bool = Field(default=False, description="Replay a dead letter that is already resolved, too.")
+    now: bool = Field(default=True, description="False: wait for the policy's first delay.")
     new_idempotency_key: bool = Field(
         default=False, description="Of a step: its effects carry another key than before, so that they happen again."
     )

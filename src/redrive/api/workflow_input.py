@@ -98,9 +98,7 @@ class RunReplayIn(BaseModel):
     new_idempotency_key: bool = Field(
         default=False, description="Effects carry another key than before, so that they happen again."
     )
-    now: bool = Field(
-        default=True, description="False: a step that had died is due in its policy's first delay, not at once."
-    )
+    now: bool = Field(default=True, description="False: a step that had died waits for its policy's first delay.")
     because: Annotated[str, Field(max_length=1_000, pattern=r"^[^\x00]*$")] | None = None
 
     def replay(self, raw: bytes) -> Replay:

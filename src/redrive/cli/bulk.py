@@ -126,7 +126,7 @@ def _refuse_doubtful(bulk: Bulk) -> None:
             "Those that are open need no reopening: --state resolved or --state ignored says which are meant."
         )
     if bulk.ids and bulk.chosen != LetterFilter():
-        raise WrongUsage("A filter goes with --all; ids are taken as they are.")
+        raise WrongUsage("A filter needs --all and cannot be combined with ids.")
     if bulk.every and bulk.chosen == LetterFilter(state=bulk.chosen.state) and not bulk.yes_all:
         raise Refused(
             f"--all without a filter means every {bulk.chosen.state} dead letter of the org. Narrow it down "

@@ -34,7 +34,7 @@ POLL_S = 0.1
 STATEMENT_WITHIN_S = 10.0  # each statement of a command; with connecting and closing a person hears of it within 15 s
 
 
-SLOW = "The database is at work, is overloaded, or something holds a lock: `redrive doctor` says who."
+SLOW = "The database is busy, or another session holds a lock: see `redrive doctor`."
 
 T = TypeVar("T")
 

@@ -37,12 +37,12 @@ CLEARABLE = {
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """What is to be different. What is not given stays."""
+    """Fields to change. Missing fields stay as they are."""
 
-    name: Annotated[str | None, typer.Option("--name", help="What to call it.")] = None
+    name: Annotated[str | None, typer.Option("--name", help="Display name.")] = None
     url: Annotated[str | None, typer.Option("--url", help="Where to deliver, https://…")] = None
     event_types: Annotated[
-        list[str] | None, typer.Option("--event-type", help="What it gets; * stands for anything. Repeatable.")
+        list[str] | None, typer.Option("--event-type", help="Event types to deliver; * matches any text. Repeatable.")
     ] = None
     policy: Annotated[str | None, typer.Option("--policy", help="Its retry policy.")] = None
     external_system: Annotated[str | None, typer.Option("--external-system", help="The system behind it.")] = None
@@ -50,11 +50,11 @@ class Changes:
         float | None, typer.Option("--timeout-s", min=MIN_TIMEOUT_S, max=MAX_TIMEOUT_S, help="Seconds a try may take.")
     ] = None
     ordered: Annotated[
-        bool | None, typer.Option("--ordered/--unordered", help="One after another: see docs/order.md.")
+        bool | None, typer.Option("--ordered/--unordered", help="Deliver one at a time, in order: see docs/order.md.")
     ] = None
-    on_block: Annotated[
-        str | None, typer.Option("--on-block", help="When one dies that others wait for: skip, or halt.")
-    ] = None
+    on_block: Annotated[str | None, typer.Option("--on-block", help="If an ordered delivery fails: skip, or halt.")] = (
+        None
+    )
     max_block_s: Annotated[
         float | None,
         typer.Option("--max-block-s", min=MIN_BLOCK_S, max=MAX_BLOCK_S, help="Seconds one may keep others waiting."),
@@ -77,7 +77,7 @@ def update(
     called: Called,
     changes: Changes,
     clear: Annotated[
-        list[str] | None, typer.Option("--clear", help=f"Take away: {', '.join(CLEARABLE)}. Repeatable.")
+        list[str] | None, typer.Option("--clear", help=f"Clear a field: {', '.join(CLEARABLE)}. Repeatable.")
     ] = None,
     because: Because = None,
     as_json: AsJson = False,
@@ -124,7 +124,7 @@ def update(
 
 def _given(changes: Changes, clear: Sequence[str]) -> dict[str, Any]:
     """By field, what it is from now on."""
-    require_one_of("answer to a block", changes.on_block, ("skip", "halt"))
+    require_one_of("value of --on-block", changes.on_block, ("skip", "halt"))
     given = {field.name: getattr(changes, field.name) for field in fields(changes)}
     given = {name: value for name, value in given.items() if value is not None}
     if "event_types" in given:
@@ -135,5 +135,5 @@ def _given(changes: Changes, clear: Sequence[str]) -> dict[str, Any]:
             raise WrongUsage(f"--{name} and --clear {name} exclude each other.")
         given[CLEARABLE[name]] = None
     if not given:
-        raise WrongUsage("Say what is to change: --url, --name, --event-type, --policy …")
+        raise WrongUsage("Give at least one field to change: --url, --name, --event-type, --policy …")
     return given

@@ -44,7 +44,7 @@ def show(where: Where, called: Called, as_json: AsJson = False) -> None:
 
 
 def close_breaker(where: Where, called: Called, because: Because = None, as_json: AsJson = False) -> None:
-    """Let the tasks of an endpoint with an open breaker go on, more and more of them."""
+    """Close the breaker of an endpoint: its tasks resume at a growing rate."""
 
     async def work() -> bool:
         async with open_desk(where) as desk, desk.session() as session:
@@ -55,7 +55,7 @@ def close_breaker(where: Where, called: Called, because: Because = None, as_json
         if as_json:
             emit({"id": row["id"], "breaker": state.breaker})
         else:
-            rest = "its tasks go on, more and more of them" if changed else "it holds nothing, and stays as it is"
+            rest = "its tasks resume at a growing rate" if changed else "it holds nothing, and stays as it is"
             note(f'The breaker of endpoint {row["id"]} ("{row["name"]}") is {state.breaker}: {rest}.')
         return True
 

@@ -51,9 +51,11 @@ lanes.add_to(app)
 class Pace:
     """In which order, and how fast."""
 
-    ordered: Annotated[bool, typer.Option("--ordered", help="One after another: see docs/order.md.")] = False
+    ordered: Annotated[bool, typer.Option("--ordered", help="Deliver one at a time, in order: see docs/order.md.")] = (
+        False
+    )
     on_block: Annotated[
-        str, typer.Option("--on-block", help="When one dies that others wait for: skip, or halt until a person acts.")
+        str, typer.Option("--on-block", help="If an ordered delivery fails: skip, or halt until a person acts.")
     ] = "skip"
     max_block_s: Annotated[
         float | None,
@@ -127,10 +129,10 @@ def list_(where: Where, as_json: AsJson = False) -> None:
 @command(app, "add")
 def add(
     where: Where,
-    name: Annotated[str, typer.Option("--name", help="What to call it.")],
+    name: Annotated[str, typer.Option("--name", help="Display name.")],
     url: Annotated[str | None, typer.Argument(help="Where to deliver, https://…")] = None,
     event_types: Annotated[
-        list[str] | None, typer.Option("--event-type", help="What it gets; * stands for anything. Repeatable.")
+        list[str] | None, typer.Option("--event-type", help="Event types to deliver; * matches any text. Repeatable.")
     ] = None,
     policy: Annotated[str | None, typer.Option("--policy", help="Its retry policy.")] = None,
     external_system: Annotated[str | None, typer.Option("--external-system", help="The system behind it.")] = None,
@@ -159,7 +161,7 @@ def add(
         )
         check_texts(spec)
         check_route(spec)
-        require_one_of("answer to a block", pace.on_block, ("skip", "halt"))
+        require_one_of("value of --on-block", pace.on_block, ("skip", "halt"))
         async with open_desk(where) as desk:
             await check_place(desk, spec)
             sealer = await desk.sealer()

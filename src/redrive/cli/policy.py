@@ -137,7 +137,7 @@ def set_(
         if not isinstance(given, dict):
             raise WrongUsage("The policy is a JSON object.")
         if given.get("name", name) != name:
-            raise WrongUsage("The name in the JSON is another one. Leave it out.")
+            raise WrongUsage("The JSON has a different name. Leave it out.")
         try:
             policy, binding = read_policy(given)
         except Problem as problem:
@@ -156,11 +156,11 @@ def set_(
             except TooManyBound:
                 raise Refused(f"An org's policies are for {MAX_BOUND_TYPES} event types at most.") from None
             except TooManyPolicies:
-                raise Refused(f"An org has at most {MAX_POLICIES} policies. Delete one that nothing names.") from None
+                raise Refused(f"An org has at most {MAX_POLICIES} policies. Delete one that is not used.") from None
         if as_json:
             emit(shapes.policy(row))
         else:
-            note(f'Policy "{name}" is {"made" if found is None else "replaced"}. `redrive policy preview` shows it.')
+            note(f'Policy "{name}" is {"created" if found is None else "replaced"}. `redrive policy preview` shows it.')
         return True
 
     run(work)

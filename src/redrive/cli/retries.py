@@ -29,7 +29,7 @@ app = typer.Typer(no_args_is_help=True, help="The retry queue: list, retry, skip
 
 Ids = Annotated[list[UUID] | None, typer.Argument(help="Ids of entries.", show_default=False)]
 All = Annotated[bool, typer.Option("--all", help="All that the filter matches, instead of ids.")]
-YesAll = Annotated[bool, typer.Option("--yes-all", help="Really all of the org, where --all has no filter.")]
+YesAll = Annotated[bool, typer.Option("--yes-all", help="Confirm that --all without a filter means the whole org.")]
 Action = Callable[[Session, UUID, Act, Clock], Awaitable[Refusal | None]]
 STATUSES = ("pending", "in_progress")
 COLUMNS = (
@@ -99,7 +99,7 @@ def skip(
     because: Because = None,
     as_json: AsJson = False,
 ) -> None:
-    """Give entries up: they become dead letters with the reason skipped."""
+    """Skip retries: entries become dead letters with the reason skipped."""
     _act(where, chosen, ids, every, yes_all, because, as_json, retry_queue.skip, "skipped")
 
 
@@ -150,7 +150,7 @@ def _refuse_doubtful(chosen: EntryFilter, ids: Sequence[UUID] | None, every: boo
     if not ids and not every:
         raise WrongUsage("Give the ids of entries, or --all with a filter.")
     if ids and chosen != EntryFilter():
-        raise WrongUsage("A filter goes with --all; ids are taken as they are.")
+        raise WrongUsage("A filter needs --all and cannot be combined with ids.")
     if every and chosen == EntryFilter() and not yes_all:
         raise Refused(
             "--all without a filter means the whole retry queue of the org. Narrow it down (--event-type, --endpoint), "

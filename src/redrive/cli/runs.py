@@ -191,7 +191,7 @@ def replay(
     new_key: Annotated[
         bool, typer.Option("--new-key", help="Effects carry another idempotency key, so that they happen again.")
     ] = False,
-    wait: Annotated[bool, typer.Option("--wait", help="Begin in the policy's first delay, not at once.")] = False,
+    wait: Annotated[bool, typer.Option("--wait", help="Wait for the policy's first delay first.")] = False,
     because: Because = None,
     as_json: AsJson = False,
 ) -> None:

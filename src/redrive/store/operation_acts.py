@@ -36,7 +36,7 @@ _NOTES = {
     Refusal.NOT_OPEN: "It is finished already: there is nothing left to do.",
     Refusal.NO_LANE: "It is in no lane.",
     Refusal.BEHIND: "It waits behind others of its lane.",
-    Refusal.RESOLVED: "It is resolved already.",
+    Refusal.RESOLVED: "It is already resolved.",
     Refusal.RUN_UNDER_WAY: "Another step of its run is under way.",
 }
 

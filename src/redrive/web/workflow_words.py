@@ -19,20 +19,20 @@ from redrive.web.json_text import pretty
 
 # The colour of a badge, and what it says on hover.
 RUN_STATUSES = {
-    RunStatus.PENDING: ("waiting", "It has not begun"),
-    RunStatus.RUNNING: ("waiting", "It is under way"),
-    RunStatus.SUCCESS: ("delivered", "All of its steps have succeeded"),
-    RunStatus.FAILED: ("failed", "It was cancelled, or people are done with what died of it"),
-    RunStatus.PARTIAL: ("failed", "It has ended, and not all of its steps have succeeded"),
-    RunStatus.DLQ_PENDING: ("failed", "A step is among the dead letters: it waits for a person"),
+    RunStatus.PENDING: ("waiting", "Not started"),
+    RunStatus.RUNNING: ("waiting", "In progress"),
+    RunStatus.SUCCESS: ("delivered", "All steps succeeded"),
+    RunStatus.FAILED: ("failed", "Cancelled, or its dead letters were closed"),
+    RunStatus.PARTIAL: ("failed", "Ended; some steps did not succeed"),
+    RunStatus.DLQ_PENDING: ("failed", "A step is a dead letter and needs a decision"),
 }
 STEP_STATUSES = {
-    StepStatus.PENDING: ("waiting", "It has not been tried"),
-    StepStatus.RUNNING: ("waiting", "A try is under way"),
-    StepStatus.RETRYING: ("waiting", "A try has failed; there will be another"),
-    StepStatus.SUCCESS: ("delivered", "It has succeeded"),
-    StepStatus.DLQ: ("failed", "It is among the dead letters"),
-    StepStatus.FAILED: ("failed", "It is dead, and people are done with it"),
+    StepStatus.PENDING: ("waiting", "Not tried yet"),
+    StepStatus.RUNNING: ("waiting", "A try is in progress"),
+    StepStatus.RETRYING: ("waiting", "A try failed; a retry is scheduled"),
+    StepStatus.SUCCESS: ("delivered", "Succeeded"),
+    StepStatus.DLQ: ("failed", "Dead letter; needs a decision"),
+    StepStatus.FAILED: ("failed", "Failed; dead letter closed"),
 }
 # How a step stands, where a sentence says what a replay leaves alone.
 _STANDS = {

@@ -42,7 +42,7 @@ async def endpoint_health(
 async def close_breaker(
     endpoint_id: str, request: Request, caller: Manager, context: Context, given: BecauseIn | None = None
 ) -> Response:
-    """Let the tasks of an endpoint with an open breaker go on, more and more of them. A closed one stays so."""
+    """Close the breaker of an endpoint: its tasks resume at a growing rate. A closed breaker stays closed."""
     wanted = id_in_path(endpoint_id, "endpoint")
     act = act_of(request, caller, given.because if given else None)
     async with context.tenant(caller) as session:

@@ -135,7 +135,8 @@ async def retry_event(
                 refusals[0][1]
                 if refusals
                 else Problem(
-                    409, "This event has no open dead letter: nothing of it failed for good, or people closed what did."
+                    409,
+                    "This event has no open dead letters: none of its deliveries died, or people closed them.",
                 )
             )
         row = await events.get_event_status(session, wanted)

@@ -51,7 +51,7 @@ def refused(refusal: Refusal, noun: str) -> Problem:
                 "end, or skip it there, then decide.",
             )
         case Refusal.RESOLVED:
-            return Problem(409, "It is resolved already. To replay it all the same, send again: true.")
+            return Problem(409, "This dead letter is already resolved. To replay it anyway, send again: true.")
         case Refusal.NOT_OPEN:
             return Problem(409, "It is finished already: there is nothing left to do.")
         case Refusal.NO_LANE:
@@ -99,9 +99,7 @@ def behind(ahead: Ahead) -> Problem:
 
 def held(hold: Hold) -> Problem:
     """Why nothing can be tried now, and what to do about it."""
-    return Problem(
-        409, hold.refusal or "It is held, or was a moment ago. GET /v1/retries and its endpoint say what holds it."
-    )
+    return Problem(409, hold.refusal or "It is held, or was a moment ago. GET /v1/retries and its endpoint show why.")
 
 
 @router.get("", responses=shows(Page[RetryQueueEntry]))

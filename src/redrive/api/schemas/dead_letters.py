@@ -57,7 +57,7 @@ class RetriedLetter(DeadLetter):
         | {"warning": None}
     )
 
-    warning: Literal["no_worker"] | None = Field(description="`no_worker`: none serves its queue; it waits for one.")
+    warning: Literal["no_worker"] | None = Field(description="`no_worker`: no worker serves its queue.")
 
 
 class ConfigSnapshot(Answer):

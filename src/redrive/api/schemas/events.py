@@ -86,7 +86,7 @@ class RefusedRetry(Answer):
 
 
 class EventRetried(Answer):
-    """Which tasks of an event begin anew."""
+    """The tasks of an event that were redriven."""
 
     model_config = example({"event_id": EVENT_ID, "status": "queued", "retried": [TASK_ID], "refused": []})
 

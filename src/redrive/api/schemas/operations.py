@@ -86,10 +86,10 @@ class OperationItem(Answer):
 
 
 class BulkResult(Answer):
-    """What an operation that was waited for has come to. The header X-Operation-Id names it."""
+    """The result of an operation that the request waited for. The header X-Operation-Id names it."""
 
     model_config = example({"succeeded": 3, "failed": 2})
 
     succeeded: int
     failed: int
-    pending: int | None = Field(default=None, description="Not finished within 30 s; left out where all are.")
+    pending: int | None = Field(default=None, description="Items not finished within 30 s; omitted if all are.")

@@ -68,4 +68,4 @@ class RetriedEntry(RetryQueueEntry):
 
     model_config = example(ENTRY_EXAMPLE | {"status": "in_progress", "warning": None})
 
-    warning: Literal["no_worker"] | None = Field(description="`no_worker`: none serves its queue; it waits for one.")
+    warning: Literal["no_worker"] | None = Field(description="`no_worker`: no worker serves its queue.")

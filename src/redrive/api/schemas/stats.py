@@ -87,7 +87,7 @@ class Waits(Answer):
 
 
 class OutcomesShown(Answer):
-    """What became of events and of their deliveries (`delivered`, `failed`, `attempts` …), also called tasks.
+    """Results of events and of their deliveries (`delivered`, `failed`, `attempts` …), also called tasks.
 
     `success_rate`: of the events that ended. `rescued`: delivered after a failure; `rescue_rate`: of what failed once
     and ended. By endpoint nothing is created or acknowledged, and an event is its delivery to that endpoint.

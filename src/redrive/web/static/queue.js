@@ -13,7 +13,7 @@ const queue = list();
 const followed = new Set();
 const LOOKED_AT = 50;
 
-const HELD = "Due, and held back: the breaker of its endpoint lets a few through per second.";
+const HELD = "Due but held: the breaker of its endpoint lets a few tries through per second.";
 const NO_WORKER = "No worker serves its queue. It is tried when one is started.";
 
 /** Told of by what the person began: single retries, and those of a bulk action. */
