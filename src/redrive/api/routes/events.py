@@ -51,7 +51,7 @@ async def list_events(query: Annotated[EventsQuery, Query()], caller: Reader, co
 
 @router.get("/{event_id}", responses=shows(EventDetail), dependencies=[Depends(no_query)])
 async def get_event(event_id: str, caller: Reader, context: Context) -> Response:
-    """One event with its payload, byte for byte as it was handed in; to a VIEWER without what looks secret."""
+    """One event with its payload, byte for byte; STAFF and VIEWER see it without what looks secret."""
     wanted = id_in_path(event_id, "event")
     async with context.tenant(caller) as session:
         row = await events.get_event(session, wanted)

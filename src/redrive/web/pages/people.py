@@ -30,8 +30,8 @@ USERS_PATH = "/settings/users"
 KEYS_PATH = "/settings/keys"
 MAX_RELAYS = 1_000  # to choose from; a key of another one is made through the API
 ROLES = {
-    Role.VIEWER: "looks, without payloads",
-    Role.STAFF: "looks, payloads included",
+    Role.VIEWER: "reads, with secrets hidden",
+    Role.STAFF: "reads, with secrets hidden",
     Role.IT_MANAGER: "retries, decides, manages endpoints and policies",
     Role.ADMIN: "all that, and users and keys of this org",
     Role.OWNER: "everything, in every org",
