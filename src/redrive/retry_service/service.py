@@ -127,7 +127,7 @@ class RetryService:
         """Put the failed event of an integration log into the retry queue; its entry.
 
         `retry_policy` is `exponential`, `immediate`, `manual` or the name of a policy. An entry that waits goes on
-        under it; a dead letter begins anew, with all its retries. What succeeded, or was not tried yet, is refused.
+        under it; a dead letter is redriven, with all its retries. What succeeded, or was not tried yet, is refused.
         """
         _check_max_retries(max_retries)
         act = self._act(user_id, because)

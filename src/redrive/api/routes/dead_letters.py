@@ -41,7 +41,7 @@ router = APIRouter(prefix="/v1/dead-letters", tags=["dead letters"], dependencie
 async def list_dead_letters(query: Annotated[DeadLettersQuery, Query()], caller: Reader, context: Context) -> Response:
     """The open ones unless another state is asked for, latest first failure first; `sort` says otherwise.
 
-    Where more than 10 000 match, they come by time of death, newest first, whatever `sort` says.
+    Where more than 10 000 match, `sort` is ignored: by time of death, newest first.
     """
     place = ListPlace("dead-letters", caller.org_id, query.filters())
     after = context.cursors.read(place, query.cursor)

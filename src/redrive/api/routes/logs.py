@@ -24,7 +24,7 @@ router = APIRouter(prefix="/v1/logs", tags=["logs"], dependencies=SCHEMES)
 async def list_logs(query: Annotated[LogsQuery, Query()], caller: Reader, context: Context) -> Response:
     """One log per delivery, newest event first; `sort` says otherwise.
 
-    Where more than 10 000 events are in question, they come by time, newest first, whatever `sort` says.
+    Where more than 10 000 events match, `sort` is ignored: by time, newest first.
     """
     place = ListPlace("logs", caller.org_id, query.filters())
     after = context.cursors.read(place, query.cursor)

@@ -106,7 +106,7 @@ def held(hold: Hold) -> Problem:
 async def list_retry_queue(query: Annotated[RetryQueueQuery, Query()], caller: Reader, context: Context) -> Response:
     """Open tasks that have failed before, soonest next retry first; `sort` says otherwise.
 
-    Where more than 10 000 match, they come soonest first, whatever `sort` says.
+    Where more than 10 000 match, `sort` is ignored: soonest first.
     """
     place = ListPlace("retry-queue", caller.org_id, query.filters())
     after = context.cursors.read(place, query.cursor)
@@ -162,7 +162,7 @@ async def bulk_skip(
 async def retry_entry(
     task_id: str, request: Request, caller: Operator, context: Context, given: RetryIn | None = None
 ) -> Response:
-    """Try it at once, whatever a breaker or a rate limit says. A dead letter is redriven instead: in its policy's first
+    """Try it at once, despite a breaker or a rate limit. A dead letter is redriven instead: in its policy's first
     delay, or at once with `now`. The answer says how it stands once the try has begun, or after a second.
     """
     wanted = id_in_path(task_id, NOUN)

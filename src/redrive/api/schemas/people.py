@@ -109,7 +109,7 @@ class Org(Answer):
     id: UUID
     name: str
     created_at: datetime
-    default_policy: str = Field(description="The policy of tasks that nothing else names one for.")
+    default_policy: str = Field(description="The policy of tasks without a more specific one.")
     limits: OrgLimits
     usage: OrgUsage
 
