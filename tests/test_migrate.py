@@ -216,6 +216,57 @@ async def test_letters_of_before_are_counted_for_their_groups(conn: asyncpg.Conn
     ]
 
 
+async def test_a_breaker_that_was_probing_is_open_afterwards(conn: asyncpg.Connection) -> None:
+    await migrate(conn, 49)
+    await conn.execute("SET ROLE redrive_engine")
+    await conn.execute(
+        "INSERT INTO redrive.endpoint_state (org_id, endpoint_id, breaker, breaker_since)"
+        " VALUES (gen_random_uuid(), gen_random_uuid(), 'probing', now())"
+    )
+    await conn.execute("RESET ROLE")
+    await migrate(conn)
+    await conn.execute("SET ROLE redrive_engine")
+    assert await conn.fetchval("SELECT breaker FROM redrive.endpoint_state") == "open"
+
+
+async def test_what_failed_before_has_the_time_and_the_correlation_id_of_its_event(conn: asyncpg.Connection) -> None:
+    await migrate(conn, 52)
+    await conn.execute("SET ROLE redrive_engine")
+    org_id = await conn.fetchval(
+        "INSERT INTO redrive.org (org_id, name) VALUES (gen_random_uuid(), 'o') RETURNING org_id"
+    )
+    await conn.execute(
+        "INSERT INTO redrive.policy (org_id, id, name, spec, timeout_s)"
+        " VALUES ($1, gen_random_uuid(), 'integration', '{}', 30)",
+        org_id,
+    )
+    await conn.execute(
+        "SELECT redrive.accept(ARRAY[$1::uuid], ARRAY[gen_random_uuid()], '{a}', ARRAY['1'::bytea],"
+        " ARRAY[now() - interval '1 day'], ARRAY[NULL::uuid], '{h}', ARRAY[NULL], ARRAY[NULL], ARRAY[NULL], '{c}')",
+        org_id,
+    )
+    await conn.execute(
+        "WITH died AS ("
+        "  UPDATE redrive.task SET state = 'dead', reason = 'skipped', due_at = 'infinity', updated_at = now()"
+        "  RETURNING *)"
+        " INSERT INTO redrive.dead_letter (org_id, task_id, state, kind, event_id, event_type, reason, category,"
+        " fingerprint, error_message, failed_at, generation, created_at, updated_at)"
+        " SELECT org_id, id, 'open', kind, event_id, event_type, reason, 'unknown', 'f', 'late', now(), 0, now(), now()"
+        "   FROM died"
+    )
+    await conn.execute("RESET ROLE")
+    await migrate(conn)
+    await conn.execute("SET ROLE redrive_engine")
+    row = await conn.fetchrow(
+        "SELECT t.received_at - t.occurred_at AS before, d.correlation_id"
+        "  FROM redrive.task t JOIN redrive.dead_letter d ON d.task_id = t.id"
+    )
+    assert row is not None
+    assert row["before"] is not None
+    assert row["before"].total_seconds() == pytest.approx(86_400, abs=60)
+    assert row["correlation_id"] == "c"
+
+
 async def test_programs_of_before_hand_in_while_their_database_is_migrated_and_afterwards(
     conn: asyncpg.Connection, empty_database_url: str
 ) -> None:

@@ -6,8 +6,11 @@ CREATE POLICY janitor_reads ON redrive.installation FOR SELECT TO redrive_janito
 
 ALTER TABLE redrive.dead_letter ADD COLUMN correlation_id text;  -- of its event
 ALTER TABLE redrive.dead_letter DISABLE TRIGGER USER;
+-- By the engine, which sees those of all orgs: row-level security hides them from the owner of the schema.
+SET LOCAL ROLE redrive_engine;
 UPDATE redrive.dead_letter d SET correlation_id = e.correlation_id
   FROM redrive.event e WHERE e.org_id = d.org_id AND e.id = d.event_id;
+RESET ROLE;
 ALTER TABLE redrive.dead_letter ENABLE TRIGGER USER;
 CREATE INDEX dead_letter_by_event ON redrive.dead_letter (org_id, state, event_id, created_at, task_id);
 CREATE INDEX dead_letter_by_correlation ON redrive.dead_letter (org_id, state, correlation_id, created_at, task_id);
