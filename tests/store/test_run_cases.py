@@ -223,6 +223,25 @@ async def test_a_letter_that_is_replayed_while_its_run_comes_to_it_is_refused_no
     assert outcomes == [Refusal.REPLAYING]
 
 
+async def test_a_step_that_had_one_try_in_an_early_stage_has_all_of_its_own_when_its_run_comes_to_it(
+    engine: Engine,
+) -> None:
+    flow = await Flow.begun(engine)
+    await flow.succeed()
+    dead = await flow.die()
+    async with engine.app.tenant(engine.org_id) as session:
+        letter = await dead_letters.lock_redrivable(session, dead.id)
+        assert not isinstance(letter, Refusal)
+        one_try = dead_letters.Goes(once=True)
+        await dead_letters.begin_generation(session, letter, PERSON, engine.clock, delay=None, edit=None, goes=one_try)
+    trial = await flow.die()
+    await flow.replay(0)
+    await flow.succeed()
+    resumed = await flow.claim()
+    assert (trial.id, trial.trial) == (dead.id, True)
+    assert (resumed.id, resumed.trial) == (dead.id, False)
+
+
 @pytest.mark.parametrize("by_its_letter", [True, False])
 async def test_a_run_that_was_cancelled_before_it_began_has_begun_once_it_is_replayed(
     engine: Engine, by_its_letter: bool

@@ -1,13 +1,13 @@
 -- Tasks know the event's own time: failed events are read in its order. A transaction of its own, so that no program that
 -- hands in events meanwhile waits for this one while this one waits for it.
 
-ALTER TABLE redrive.task ADD COLUMN occurred_at timestamptz;     -- the event's timestamp; NULL: the same as received_at
+ALTER TABLE redrive.task ADD COLUMN occurred_at timestamptz;     -- the event's timestamp; NULL: the same as received_at, or it had succeeded before
 ALTER TABLE redrive.task DISABLE TRIGGER USER;
 -- By the engine, which sees those of all orgs: row-level security hides them from the owner of the schema.
 SET LOCAL ROLE redrive_engine;
 UPDATE redrive.task t SET occurred_at = e.occurred_at
   FROM redrive.event e
- WHERE e.org_id = t.org_id AND e.id = t.event_id AND e.occurred_at <> t.received_at;
+ WHERE e.org_id = t.org_id AND e.id = t.event_id AND e.occurred_at <> t.received_at AND t.state <> 'succeeded';
 RESET ROLE;
 ALTER TABLE redrive.task ENABLE TRIGGER USER;
 CREATE INDEX task_dead_by_time ON redrive.task (org_id, coalesce(occurred_at, received_at), received_at, event_id)

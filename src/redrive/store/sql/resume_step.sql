@@ -11,7 +11,7 @@ letter AS (
 alive AS (
   UPDATE redrive.task t SET state = 'waiting', reason = NULL, generation = t.generation + 1, attempts = 0,
          begun_at = clock.now + make_interval(secs => $8), due_at = clock.now + make_interval(secs => $8), updated_at = clock.now, edit = $4::integer,
-         policy_id = coalesce($9::uuid, t.policy_id)
+         trial = false, policy_id = coalesce($9::uuid, t.policy_id)
     FROM clock, letter l WHERE t.org_id = l.org_id AND t.id = l.task_id AND t.state = 'dead'
   RETURNING t.queue, t.org_id, t.endpoint_id, t.run_id, t.step),
 noted AS (
