@@ -300,6 +300,21 @@ async def test_a_breaker_is_told_and_can_be_closed_by_those_who_may(api: Api) ->
     assert page.has("span", class_="badge warn", text="breaker ramping")
 
 
+async def test_failures_in_a_row_are_those_of_the_tries_shown(api: Api) -> None:
+    """Workers also report since when an endpoint fails. Without a failed try to show, the page does not say so."""
+    made = await api.endpoint(name="restarted")
+    place, path = (api.org_id, UUID(made["id"])), f"/endpoints/{made['id']}"
+    await Ledger(api.context.engine_db, DatabaseClock()).add([HealthReport(*place, 0, 5, 100, 50, None, 5.0, 60.0, 5)])
+    page = await read(api.owner, path)
+    facts = {title.text: value.text for title, value in zip(page.all("dt"), page.all("dd"), strict=True)}
+    assert facts["Failures in a row"] == "0"
+    assert "Nothing but failures" not in facts
+    await api.dead_task()
+    page = await read(api.owner, path)
+    facts = {title.text: value.text for title, value in zip(page.all("dt"), page.all("dd"), strict=True)}
+    assert facts["Failures in a row"].startswith("1 since ")
+
+
 def test_a_day_s_tries_are_drawn_in_half_hours_and_older_ones_left_out() -> None:
     now = datetime(2031, 5, 4, 12, tzinfo=UTC)
     ages = (timedelta(minutes=5), timedelta(minutes=20), timedelta(hours=23), timedelta(hours=25))
