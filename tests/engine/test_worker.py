@@ -372,6 +372,23 @@ async def test_a_thousand_tasks_pass_through_a_small_worker(live: Engine) -> Non
     assert (await check(live.url)).clean
 
 
+async def test_however_many_people_ask_for_at_once_a_worker_begins_no_more_than_it_can_bear(live: Engine) -> None:
+    under_way = most = 0
+
+    async def handle(_: Task) -> None:
+        nonlocal under_way, most
+        under_way += 1
+        most = max(most, under_way)
+        await asyncio.sleep(0.01)
+        under_way -= 1
+
+    await live.accept_many(200, event_type="h", handler="h")
+    await live.sql.execute("UPDATE redrive.task SET expedited = true")
+    async with live.worker({"h": handle}, concurrency=4) as worker, live.running(worker):
+        await live.until(ALL_DONE)
+    assert 4 < most <= 4 + worker_module.MAX_EXPEDITED
+
+
 @pytest.fixture(name="superuser")
 async def _superuser(postgres: EmbeddedPostgres) -> AsyncIterator[Connection]:
     connection = await asyncpg.connect(database_of(postgres.superuser_url, SHARED))

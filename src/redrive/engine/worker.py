@@ -48,6 +48,7 @@ DEFAULT_CONCURRENCY = 500
 DEFAULT_MARGIN_S = 15.0
 DEFAULT_POLL_S = 0.5
 MAX_CLAIM = 400
+MAX_EXPEDITED = 50  # tries that people asked for now, beside as many as there is room for
 MAX_POLICIES_CACHED = 10_000
 CLAIM_ENDS_S = 1.0  # for a claim under way when the worker is told to stop
 SMALL_CLAIM_AFTER_S = 0.05
@@ -191,7 +192,7 @@ class Worker:
         hurry = False
         while not self._stopping:
             free = self._free()
-            is_crowded = free < max(1, self._concurrency // 4) and not self._lookout.may_be_expedited
+            is_crowded = free < max(1, self._concurrency // 4) and not self._may_expedite
             if is_crowded and not await self._may_claim_few(free):
                 continue
             self._wanted.clear()
@@ -276,13 +277,22 @@ class Worker:
             await self._start(claim.jobs, asked_at)
         return claim
 
-    async def _claim_expedited(self, limit: int = MAX_CLAIM) -> Claim | None:
+    @property
+    def _may_expedite(self) -> bool:
+        return self._lookout.may_be_expedited and self._free() + MAX_EXPEDITED > 0
+
+    async def _claim_expedited(self, most: int = MAX_CLAIM) -> Claim | None:
         """What people asked for now, whatever else is under way. None: nothing that could be begun."""
+        if not self._may_expedite:
+            return None
+        limit = min(most, self._free() + MAX_EXPEDITED)
         asked_at = time.monotonic()
         asks = [ask for ask in await self._lookout.expedited() if self._can_reach(ask.stream.place)]
         if not asks:
             return None
         claim = await self._store.claim(asks, limit=limit, worker_id=self.worker_id, margin_s=self._margin_s)
+        if len(claim.jobs) >= limit:
+            self._lookout.may_be_expedited = True  # there may be more
         now = time.monotonic()
         self._agenda.note_begun(claim, now)
         if self._meter is not None:
