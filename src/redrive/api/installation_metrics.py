@@ -100,7 +100,7 @@ def _events(numbers: Numbers) -> Iterator[Metric]:
     )
     yield histogram(
         "redrive_first_attempt_delivery_seconds",
-        "The same, of deliveries that needed no retry.",
+        "Seconds from event to delivery, of deliveries that needed no retry.",
         WAIT_MARKS_S,
         [({}, below_marks(totals.firsts, WAIT_MARKS_S), totals.waited_first_s)],
     )

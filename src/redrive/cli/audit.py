@@ -31,7 +31,7 @@ def audit(
     ] = None,
     until: Annotated[
         datetime | None,
-        typer.Option("--until", parser=parse_end, metavar="TIME", help="Before then; a date: by its end."),
+        typer.Option("--until", parser=parse_end, metavar="TIME", help="Before then; a date includes that day."),
     ] = None,
     limit: Limit = 50,
     as_json: AsJson = False,

@@ -51,7 +51,7 @@ async def _diagnosed(place: Place) -> Diagnosis:
     try:
         async with located(settings) as there:
             examined = diagnose(settings, there.url, nobody_runs=there.was_started)
-            return await with_a_note(examined, "The database is slow to answer, or something holds a lock.")
+            return await with_a_note(examined, "The database is slow to answer, or another session holds a lock.")
     except (Unreachable, EmbeddedError) as problem:
         return without_database(await diagnose(settings, None), str(problem))
 

@@ -92,7 +92,9 @@ class LetterFilter:
     ] = None
     until: Annotated[
         datetime | None,
-        typer.Option("--until", parser=parse_end, metavar="TIME", help="First failed before then; a date: by its end."),
+        typer.Option(
+            "--until", parser=parse_end, metavar="TIME", help="First failed before then; a date includes that day."
+        ),
     ] = None
     q: Annotated[
         str | None, typer.Option("--q", help="The error, the event type or an id of the event holds this text.")

@@ -191,7 +191,9 @@ def replay(
     new_key: Annotated[
         bool, typer.Option("--new-key", help="Effects carry another idempotency key, so that they happen again.")
     ] = False,
-    wait: Annotated[bool, typer.Option("--wait", help="Wait for the policy's first delay first.")] = False,
+    wait: Annotated[
+        bool, typer.Option("--wait", help="Wait for the policy's first delay, instead of beginning at once.")
+    ] = False,
     because: Because = None,
     as_json: AsJson = False,
 ) -> None:
