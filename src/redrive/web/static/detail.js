@@ -2,7 +2,7 @@
 
 import { call } from "./api.js";
 import { element } from "./dialog.js";
-import { relative } from "./times.js";
+import { relative, sameMoment } from "./times.js";
 import { toast, toastAfterwards } from "./toast.js";
 
 const ASK_EVERY_MS = 300;
@@ -16,13 +16,14 @@ document.addEventListener("acted", (event) => {
   follow(event.detail.answer);
 });
 
-/** `before`: the entry as it was when it was begun. */
-export async function follow(before) {
-  if (before.warning === "no_worker") {
+/** `answer`: to what began the retry. It may have ended already: how the entry stood before, the page says. */
+export async function follow(answer) {
+  if (answer.warning === "no_worker") {
     toastAfterwards("No worker serves its queue. It is tried when one is started.", "warn");
     return location.reload();
   }
   const place = document.querySelector("[data-following]");
+  const before = place.dataset.failedAt;
   const say = (text) => {
     place.textContent = text;
     place.hidden = !text;
@@ -34,8 +35,9 @@ export async function follow(before) {
   try {
     while (performance.now() < deadline) {
       await new Promise((done) => setTimeout(done, ASK_EVERY_MS));
-      const entry = await call("GET", `/v1/retry-queue/${before.id}`);
-      const isOver = entry.status === "succeeded" || entry.status === "failed" || entry.last_retry_at !== before.last_retry_at;
+      const entry = await call("GET", `/v1/retry-queue/${answer.id}`);
+      const hasFailed = entry.last_retry_at && !sameMoment(entry.last_retry_at, before);
+      const isOver = entry.status === "succeeded" || entry.status === "failed" || hasFailed;
       if (isOver && entry.status !== "in_progress") {
         toastAfterwards(...ended(entry));
         return location.reload();

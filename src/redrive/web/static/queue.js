@@ -4,7 +4,7 @@ import { call } from "./api.js";
 import { busy, removeRow } from "./acts.js";
 import { element } from "./dialog.js";
 import { announce, list, watchForNew } from "./list.js";
-import { absolute, relative } from "./times.js";
+import { absolute, relative, sameMoment } from "./times.js";
 import { sentence, toast } from "./toast.js";
 
 const ASK_EVERY_MS = 300;
@@ -53,10 +53,6 @@ async function follow(row, button, answer) {
     followed.delete(row.dataset.id);
     busy(button, false);
   }
-}
-
-function sameMoment(one, other) {
-  return Math.abs(Date.parse(one) - Date.parse(other)) < 1;
 }
 
 function tell(row, entry) {

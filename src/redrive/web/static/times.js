@@ -17,6 +17,9 @@ export function relative(at) {
 
 export const absolute = (at) => `${new Date(at).toISOString().slice(0, 19).replace("T", " ")} UTC`;
 
+/** The same time, told by a page to the millisecond and by the API more exactly. */
+export const sameMoment = (one, other) => Math.abs(Date.parse(one) - Date.parse(other)) < 1;
+
 export function refresh(root = document) {
   for (const time of root.querySelectorAll("time[data-relative]")) {
     const text = relative(Date.parse(time.dateTime));
