@@ -188,7 +188,10 @@ class Tries:
         return Counter({id: sum(one.has_effect for one in tries) for id, tries in self.look().by_id.items()})
 
     def unexplained(self, kills: Sequence[Span], doubtful: set[str]) -> dict[str, list[Try]]:
-        """Those that were tried twice for the same attempt, and no kill fell between the try before and the second."""
+        """Those that were tried twice for the same attempt, and no kill fell between the try before and the second.
+
+        Before a first attempt there is none: a kill while a message is moved to the suspects leaves two, untried.
+        """
         return {
             id: tries
             for id, tries in self.look().by_id.items()
@@ -201,7 +204,7 @@ def _is_explained(tries: Sequence[Try], kills: Sequence[Span]) -> bool:
     seen: dict[int, float] = {}
     for one in tries:
         if one.attempt in seen:
-            since = seen.get(one.attempt - 1, seen[one.attempt])
+            since = seen.get(one.attempt - 1, 0.0)
             return any(since <= ended and began <= one.at for began, ended in kills)
         seen[one.attempt] = one.at
     return True
