@@ -81,7 +81,12 @@ def wait_text(seconds: float | None) -> str:
         return f"{seconds * 1000:.3g} ms"
     if seconds < 59.95:
         return f"{seconds:.3g} s"
-    left, parts = round(seconds), list[str]()
+    return in_two_units(round(seconds))
+
+
+def in_two_units(seconds: int) -> str:
+    """Write whole seconds in the two largest units that follow each other: 1 h 5 min, but 1 h for an hour and 5 s."""
+    left, parts = seconds, list[str]()
     for size, unit in ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s")):
         count, left = divmod(left, size)
         if count:

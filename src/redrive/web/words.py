@@ -6,6 +6,8 @@ from datetime import UTC, datetime
 
 from markupsafe import Markup
 
+from redrive.core.pulse import in_two_units
+
 _STATUS = re.compile(r"HTTP (\d{3})\b\s*(.*)", re.DOTALL)
 _UNITS = ((86_400 * 365, "y"), (86_400 * 30, "mo"), (86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
 
@@ -80,15 +82,7 @@ def duration(seconds: float | None) -> str:
         return f"{seconds * 1000:.0f} ms"
     if seconds < 10 and seconds != int(seconds):
         return f"{seconds:.1f} s"
-    left = round(seconds)
-    parts: list[str] = []
-    for size, unit in ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s")):
-        count, left = divmod(left, size)
-        if count:
-            parts.append(f"{count} {unit}")
-        elif parts:
-            break
-    return " ".join(parts[:2])
+    return in_two_units(round(seconds))
 
 
 def size(count: int | None) -> str:
